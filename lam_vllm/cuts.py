@@ -1,0 +1,81 @@
+"""Cuts in one observation: what is taken out, the stub that stands for it, and the text that remains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Literal
+
+from lam_vllm.lines import Piece, join_pieces
+from lam_vllm.prices import Prices
+from lam_vllm.stubs import Stub, format_stub
+from lam_vllm.types import Decision, Layer, Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Pieces `start:stop` gave way to `stub`, followed by those of them that are `kept`."""
+
+    start: int
+    stop: int
+    stub: Stub
+    target_result: int
+    target_lines: tuple[int, int] | None
+    target_unit: Literal["line", "part"] = "line"
+    layer: Layer = "l0"
+    shift: int = 0
+    distance: float = 0.0
+    kept: tuple[int, ...] = ()
+
+
+def render(pieces: list[Piece], unit: Literal["line", "part"], cuts: list[Cut]) -> str:
+    """The text with every cut replaced by its stub, each on a line of its own.
+
+    Between parts, which are not lines, the newline on either side of a stub belongs to the stub (where there is text).
+    """
+    blocks: list[str] = []
+    last = 0
+    for cut in cuts:
+        if cut.start > last:
+            blocks.append(_block(pieces[last : cut.start], unit, final=False))
+        blocks.append(format_stub(cut.stub))
+        if cut.kept:
+            blocks.append(_block([pieces[place] for place in cut.kept], unit, final=False))
+        last = cut.stop
+    if last < len(pieces):
+        blocks.append(_block(pieces[last:], unit, final=True))
+    return "\n".join(blocks)
+
+
+def decide(observation: Observation, pieces: list[Piece], cuts: list[Cut], prices: Prices) -> tuple[Decision, ...]:
+    """The record of each cut, with its span in the original text and its price."""
+    offsets = [0, *accumulate(len(piece.text) + piece.ends_line for piece in pieces)]
+    decisions = []
+    for cut in cuts:
+        stub = format_stub(cut.stub)
+        kept = [pieces[place] for place in cut.kept]
+        decisions.append(
+            Decision(
+                observation.message,
+                observation.part,
+                observation.result,
+                cut.layer,
+                offsets[cut.start],
+                min(offsets[cut.stop], len(observation.text)),
+                stub,
+                cut.target_result,
+                cut.target_lines,
+                cut.target_unit,
+                cut.shift,
+                cut.distance,
+                prices.pieces(pieces[cut.start : cut.stop]) - prices.pieces(kept),
+                prices.stub(stub),
+            )
+        )
+    return tuple(decisions)
+
+
+def _block(pieces: list[Piece], unit: Literal["line", "part"], *, final: bool) -> str:
+    """Kept pieces between stubs. A part that ends its line keeps that line end, besides the stub's own newline."""
+    text = join_pieces(pieces)
+    return text + "\n" if unit == "part" and pieces[-1].ends_line and not final else text

@@ -1,0 +1,233 @@
+"""Near-duplicate windows of whole lines, of which no distinct line is lost (profile `guarded`).
+
+`exact` plans first. A window that is near an earlier one, which stands whole in the prompt, then becomes one stub
+and those of its lines that no earlier observation shows, wherever that is shorter than what `exact` leaves of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from lam_vllm.config import CompactorConfig
+from lam_vllm.cuts import Cut
+from lam_vllm.encoders.base import Encoder
+from lam_vllm.lines import Piece
+from lam_vllm.memory import ConversationMemory, Place, Section
+from lam_vllm.near_duplicates import Found, find_match
+from lam_vllm.prices import MARGIN_TOKENS, Prices
+from lam_vllm.runs import RunPlanner
+from lam_vllm.stubs import Stub, format_stub
+from lam_vllm.types import Reason
+from lam_vllm.windows import line_windows
+
+LEAST_STUB_TOKENS = 14
+"""A window of which `exact` leaves no more than this and the margin cannot pay: it is not encoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedPlan:
+    """The cuts of one observation, and what finding them took."""
+
+    cuts: list[Cut]
+    distances: tuple[float, ...] = ()
+    boundary_pairs: int = 0
+    windows: int = 0
+    encoder_calls: int = 0
+    reasons: frozenset[Reason] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Pieces `start:stop` that one window covers, and the window's text."""
+
+    start: int
+    stop: int
+    text: str
+
+
+@dataclass(slots=True)
+class _Lookup:
+    span: _Span
+    found: Found
+    cut: Cut | None = None
+
+
+class GuardedPlanner:
+    """Plans one observation; `new_planner` gives a fresh `RunPlanner` over the same pieces and memory."""
+
+    def __init__(
+        self,
+        memory: ConversationMemory,
+        section: Section,
+        new_planner: Callable[[], RunPlanner],
+        prices: Prices,
+        encoder: Encoder,
+        config: CompactorConfig,
+        reach: int,
+    ) -> None:
+        self._memory = memory
+        self._section = section
+        self._new_planner = new_planner
+        self._prices = prices
+        self._encoder = encoder
+        self._threshold_cos = config.threshold_cos if config.threshold_cos is not None else encoder.threshold_cos
+        self._max_windows = config.max_windows
+        self._reach = reach
+        self._reasons: set[Reason] = set()
+
+    def plan(self, text: str) -> GuardedPlan:
+        """Cuts for the observation `text`, appended to the memory as printed."""
+        size = self._memory.size()
+        planner = self._new_planner()
+        exact = planner.plan(0, len(planner.pieces))
+        lookups = [self._look_up(planner, exact, span) for span in _spans(text, planner.pieces, self._encoder)]
+        found = [lookup for lookup in lookups if lookup is not None]
+        chosen = [lookup.cut for lookup in found if lookup.cut is not None]
+        cuts = exact
+        if chosen:
+            self._memory.rollback(size)
+            planner = self._new_planner()
+            cuts = _weave(planner, chosen)
+            if self._cost(planner.pieces, cuts) >= self._cost(planner.pieces, exact):
+                self._memory.rollback(size)
+                planner, chosen = self._new_planner(), []
+                cuts = planner.plan(0, len(planner.pieces))
+        self._retain(found, cuts, chosen)
+        self._reasons |= planner.refused
+        return GuardedPlan(
+            cuts,
+            tuple(cut.distance for cut in chosen),
+            sum(lookup.found.boundary_pairs for lookup in found),
+            len(found),
+            sum(lookup.found.encoder_calls for lookup in found),
+            frozenset(self._reasons),
+        )
+
+    def _look_up(self, planner: RunPlanner, exact: list[Cut], span: _Span) -> _Lookup | None:
+        """The window's embedding and match; None where `exact` leaves too little of it to be worth encoding."""
+        left = self._left(planner.pieces, exact, span.start, span.stop)
+        if left <= LEAST_STUB_TOKENS + MARGIN_TOKENS:
+            return None
+        if self._memory.embedded >= self._max_windows:
+            self._reasons.add("cap_windows")
+            return None
+        self._memory.embedded += 1
+        found = find_match(span.text, self._encoder.encode, self._memory.windows, self._threshold_cos)
+        lookup = _Lookup(span, found)
+        if found.match is not None:
+            place = self._memory.places[found.match.representative]
+            assert place is not None, "only windows that stand whole in the prompt are eligible"
+            if place.start < self._reach:
+                self._reasons.add("too_far")
+            else:
+                lookup.cut = self._alternative(planner, exact, span, place, found.match.distance)
+        return lookup
+
+    def _alternative(
+        self, planner: RunPlanner, exact: list[Cut], span: _Span, place: Place, distance: float
+    ) -> Cut | None:
+        """One stub and the lines not shown earlier, where that costs less than what `exact` leaves."""
+        start, stop = _inside(exact, span)
+        if stop <= start:
+            return None
+        shift = self._common_shift(planner, start, stop, place)
+        kept = tuple(i for i in range(start, stop) if not self._shown(*planner.key(i), place, shift))
+        last = place.first + place.lines - 1
+        stub = Stub("like", place.result, place.first, last, len(kept), shift=shift, note=self._memory.stubs == 0)
+        cut = Cut(start, stop, stub, place.result, (place.first, last), "line", "l1", shift, distance, kept)
+        price = self._prices.stub(format_stub(stub)) + sum(self._prices.piece(planner.pieces[i]) for i in kept)
+        if price + MARGIN_TOKENS >= self._left(planner.pieces, exact, start, stop):
+            self._reasons.add("not_shorter")
+            return None
+        return cut
+
+    def _common_shift(self, planner: RunPlanner, start: int, stop: int, place: Place) -> int:
+        """The commonest difference of leading numbers between these lines and the representative's."""
+        numbers = dict(self._lines_at(place))
+        differences = Counter(
+            number - numbers[line]
+            for line, number in map(planner.key, range(start, stop))
+            if number and numbers.get(line)
+        )
+        return min(differences, key=lambda shift: (-differences[shift], abs(shift), shift)) if differences else 0
+
+    def _shown(self, line: int, number: int, place: Place, shift: int) -> bool:
+        """Whether an earlier observation shows the line; with another number only where the stub prints the shift."""
+        numbers = self._memory.numbers
+        if any(numbers[at] == number for at in self._memory.one.get(line, ()) if at < self._section.start):
+            return True
+        return shift != 0 and number != 0 and (line, number - shift) in set(self._lines_at(place))
+
+    def _lines_at(self, place: Place) -> list[tuple[int, int]]:
+        stop = place.start + place.lines
+        return list(zip(self._memory.ids[place.start : stop], self._memory.numbers[place.start : stop], strict=True))
+
+    def _left(self, pieces: list[Piece], exact: list[Cut], start: int, stop: int) -> int:
+        """Tokens that `exact` leaves of pieces `start:stop`."""
+        cuts = [cut for cut in exact if cut.start < stop and cut.stop > start]
+        gone = {place for cut in cuts for place in range(cut.start, cut.stop)}
+        kept = sum(self._prices.piece(pieces[place]) for place in range(start, stop) if place not in gone)
+        return kept + sum(self._prices.stub(format_stub(cut.stub)) for cut in cuts)
+
+    def _cost(self, pieces: list[Piece], cuts: list[Cut]) -> int:
+        gone = {place for cut in cuts for place in range(cut.start, cut.stop) if place not in cut.kept}
+        kept = sum(self._prices.piece(piece) for place, piece in enumerate(pieces) if place not in gone)
+        return kept + sum(self._prices.stub(format_stub(cut.stub)) for cut in cuts)
+
+    def _retain(self, lookups: list[_Lookup], cuts: list[Cut], dropped: list[Cut]) -> None:
+        """Keep the windows that were not dropped; those that now stand whole in the prompt can be referred to."""
+        for lookup in lookups:
+            if lookup.cut is not None and lookup.cut in dropped:
+                continue
+            span = lookup.span
+            touched = any(cut.start < span.stop and cut.stop > span.start for cut in cuts)
+            place = None if touched else self._place(span, cuts)
+            self._memory.windows.add(span.text, lookup.found.embedding, place is not None)
+            self._memory.places.append(place)
+
+    def _place(self, span: _Span, cuts: list[Cut]) -> Place:
+        """Where untouched lines were printed: lines before them, less those cut, plus a stub and kept lines per cut."""
+        before = [cut for cut in cuts if cut.stop <= span.start]
+        moved = span.start + sum(1 + len(cut.kept) - (cut.stop - cut.start) for cut in before)
+        section = self._section
+        return Place(section.result, section.first_line + moved, span.stop - span.start, section.start + moved)
+
+
+def _spans(text: str, pieces: list[Piece], encoder: Encoder) -> list[_Span]:
+    """Windows of whole lines; a window that holds a part of a line is left to `exact`."""
+    starts = {offset: place for place, offset in enumerate(accumulate((len(p.text) + 1 for p in pieces), initial=0))}
+    starts[len(text)] = len(pieces)
+    spans = []
+    for window in line_windows(text, encoder.token_offsets, encoder.window_tokens):
+        start, stop = starts.get(window.start), starts.get(window.end)
+        if start is not None and stop is not None and stop > start:
+            spans.append(_Span(start, stop, text[window.start : window.end]))
+    return spans
+
+
+def _inside(exact: list[Cut], span: _Span) -> tuple[int, int]:
+    """The window less what runs across its ends: those lines stay with their runs."""
+    start, stop = span.start, span.stop
+    for cut in exact:
+        if cut.start < start < cut.stop:
+            start = cut.stop
+        if cut.start < stop < cut.stop:
+            stop = cut.start
+    return start, stop
+
+
+def _weave(planner: RunPlanner, chosen: list[Cut]) -> list[Cut]:
+    """Exact runs around the chosen windows, in order."""
+    cuts: list[Cut] = []
+    place = 0
+    for cut in chosen:
+        cuts += planner.plan(place, cut.start)
+        noted = replace(cut, stub=replace(cut.stub, note=planner.memory.stubs == 0))
+        planner.put(noted)
+        planner.leave()
+        cuts.append(noted)
+        place = cut.stop
+    return cuts + planner.plan(place, len(planner.pieces))

@@ -1,0 +1,128 @@
+"""Observation text out of chat messages and back, and the rolling digest that names a prefix."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from lam_vllm.types import Message, Observation, Reason
+
+LOOK_UP_TOOL = "read_earlier_result"
+"""Results of the look-up tool are what a model asked to see again: they are never shortened."""
+
+TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+_CALL_SEARCH_LIMIT = 64
+"""Messages walked back for a call id. Results stand next to their call; a bound keeps a turn's cost constant."""
+
+
+def is_observation(messages: Sequence[Message], index: int, observations: str) -> bool:
+    """Whether message `index` holds tool output, by its role (DESIGN: `tool`, legacy `function`, or `tool+user`)."""
+    role = messages[index].get("role")
+    if role in ("tool", "function"):
+        return True
+    follows = index > 0 and messages[index - 1].get("role") == "assistant"
+    return observations == "tool+user" and role == "user" and follows
+
+
+def observed_texts(
+    messages: Sequence[Message], index: int, result: int, exclude: Collection[str]
+) -> tuple[tuple[Observation, ...], Reason | None]:
+    """The texts of tool result number `result` in message `index`, and why there are none where there are none.
+
+    Content that is neither a string nor a `list` is opaque: it may be an iterator that can be read only once.
+    """
+    content = messages[index].get("content")
+    name = _tool_name(messages, index)
+    if name == LOOK_UP_TOOL:
+        return (), "excluded_tool"
+    excluded = name in exclude
+    if isinstance(content, str):
+        return (Observation(index, None, result, content, excluded),), None
+    if not isinstance(content, list):
+        return (), None if content is None else "not_a_list"
+    texts = tuple(
+        Observation(index, place, result, part["text"], excluded)
+        for place, part in enumerate(content)
+        if isinstance(part, dict) and part.get("type") in TEXT_PARTS and isinstance(part.get("text"), str)
+    )
+    return texts, None
+
+
+def with_texts(message: Message, texts: Mapping[int | None, str]) -> dict[str, Any]:
+    """A copy of `message` with these texts in place (key None: string content; else the part's index)."""
+    if None in texts:
+        return {**message, "content": texts[None]}
+    parts = [
+        {**part, "text": texts[place]} if place in texts else part for place, part in enumerate(message["content"])
+    ]
+    return {**message, "content": parts}
+
+
+def chain_digests(messages: Sequence[Message], seed: str) -> list[str]:
+    """Hex digest of every prefix: entry i names `seed` and messages 0..i. Linear; reads no one-shot iterator."""
+    digests = []
+    running = seed.encode()
+    for message in messages:
+        running = hashlib.blake2b(running + _canonical(message), digest_size=16).digest()
+        digests.append(running.hex())
+    return digests
+
+
+def _tool_name(messages: Sequence[Message], index: int) -> str | None:
+    message = messages[index]
+    name = message.get("name")
+    if isinstance(name, str):
+        return name
+    call_id = message.get("tool_call_id")
+    if call_id is None:
+        return None
+    for place in range(index - 1, max(-1, index - 1 - _CALL_SEARCH_LIMIT), -1):
+        found = _called_name(messages[place], call_id)
+        if found is not None:
+            return found
+    return None
+
+
+def _called_name(message: Message, call_id: object) -> str | None:
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return None
+    for call in calls:
+        if isinstance(call, dict) and call.get("id") == call_id:
+            function = call.get("function")
+            name = function.get("name") if isinstance(function, dict) else None
+            return name if isinstance(name, str) else None
+    return None
+
+
+def _canonical(message: Message) -> bytes:
+    """Bytes that are equal for messages which mean the same prompt; equal bytes always give equal observations."""
+    fields = dict(message)
+    if not isinstance(fields.get("content"), str | list | None):
+        fields["content"] = _opaque(fields["content"])
+    if "tool_calls" in fields:
+        calls = fields["tool_calls"]
+        fields["tool_calls"] = [_parsed_call(call) for call in calls] if isinstance(calls, list) else _opaque(calls)
+    if "reasoning_content" in fields:
+        fields.setdefault("reasoning", fields.pop("reasoning_content"))
+    try:
+        text = json.dumps(fields, sort_keys=True, default=_opaque)
+    except TypeError:  # keys of several types cannot be sorted; an unsorted digest only costs a memo hit
+        text = json.dumps(fields, skipkeys=True, default=_opaque)
+    return text.encode()
+
+
+def _parsed_call(call: object) -> object:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(call, dict) or not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return call
+    try:
+        return {**call, "function": {**function, "arguments": json.loads(function["arguments"])}}
+    except (ValueError, RecursionError):
+        return call
+
+
+def _opaque(value: object) -> dict[str, str]:
+    return {"opaque": type(value).__name__}

@@ -1,0 +1,112 @@
+"""Every metric, declared once. Imported only inside the server: prometheus_client reads its directory on import."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import get_args
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+
+from lam_vllm.bound import delta_of
+from lam_vllm.types import Layer
+
+APIS = ("chat", "responses", "messages", "tokenize")
+STAGES = ("recognise", "total")
+CAUSES = ("defect", "failed_open", "config_changed", "client_changed")
+NO_REASON = "none"
+"""Label of a request that was changed: every other outcome has a reason."""
+
+_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+_RATIOS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
+# delta = sqrt(2 - 2t) is 0.316 at the usual t = 0.95 and 0.447 at 0.9; 0 is byte-equal text.
+_DISTANCES = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.32, 0.4, 0.5, 1.0, 2.0)
+
+
+class Metrics:
+    """The metrics of one process, in one registry. Labels come from fixed sets, never from a request."""
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        def counter(name: str, what: str, *labels: str) -> Counter:
+            return Counter(name, what, labels, registry=registry)
+
+        def gauge(name: str, what: str, mode: str, *labels: str) -> Gauge:
+            return Gauge(name, what, labels, registry=registry, multiprocess_mode=mode)  # type: ignore[arg-type]
+
+        def histogram(name: str, what: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(name, what, labels, registry=registry, buckets=buckets)
+
+        self.requests = counter("lam:requests", "Requests that reached the hook.", "api", "outcome", "reason")
+        self.prompt_tokens_original = counter(
+            "lam:prompt_tokens_original", "Prompt tokens as the client sent them (an estimate).", "api"
+        )
+        self.prompt_tokens_prefilled = counter("lam:prompt_tokens_prefilled", "Prompt tokens that vLLM made.", "api")
+        self.tokens_removed = counter("lam:tokens_removed", "Tokens removed, each at its first appearance.", "layer")
+        self.stub_tokens = counter("lam:stub_tokens", "Tokens of the references put in place of removed text.")
+        self.uncached_tokens_avoided = counter(
+            "lam:uncached_tokens_avoided", "Tokens removed less their references, each at its first appearance."
+        )
+        self.removal_ratio = histogram(
+            "lam:removal_ratio", "Share of a request's prompt tokens that was removed, zeros included.", _RATIOS
+        )
+        self.substitution_distance = histogram(
+            "lam:substitution_distance", "l2 distance of a replaced text from the text that stands for it.", _DISTANCES
+        )
+        self.delta_hat_max = gauge("lam:delta_hat_max", "Largest substitution distance so far.", "max")
+        self.delta = gauge("lam:delta", "Promised bound on the substitution distance.", "max")
+        self.compaction_seconds = histogram(
+            "lam:compaction_seconds", "Time of one request's compaction, by stage.", _SECONDS, "stage"
+        )
+        self.time_to_first_token_seconds = histogram(
+            "lam:time_to_first_token_seconds",
+            "From arrival to the first streamed text, reasoning or tool-call characters, compaction included.",
+            _SECONDS,
+            "api",
+            "outcome",
+        )
+        self.prefix_breaks = counter(
+            "lam:prefix_breaks", "Requests that broke a prefix which vLLM has cached.", "cause"
+        )
+        self.boundary_pairs = counter(
+            "lam:boundary_pairs", "Pairs so close to the bound that another kind of CPU might decide them otherwise."
+        )
+        self.encoder_windows = counter("lam:encoder_windows", "Windows that needed an embedding, by source.", "source")
+        self.lookups = counter("lam:lookups", "Look-ups of removed text.", "result")
+        self.memo_bytes = gauge("lam:memo_bytes", "Bytes held by a memo.", "livesum", "memo")
+        self.store_bytes = gauge("lam:store_bytes", "Bytes of removed text held.", "livesum", "store")
+        self.queue_depth = gauge("lam:queue_depth", "Requests waiting for or inside the compactor.", "livesum")
+        self._delta_hat = 0.0
+        self._show_zeros()
+
+    def raise_delta_hat(self, delta_hat: float) -> None:
+        """Lift the gauge of the largest substitution distance to at least `delta_hat`."""
+        self._delta_hat = max(self._delta_hat, delta_hat)
+        self.delta_hat_max.set(self._delta_hat)
+
+    def show_delta(self, threshold_cos: float | None) -> None:
+        """Set the gauge of the promised bound; None promises equal text."""
+        self.delta.set(0.0 if threshold_cos is None else delta_of(threshold_cos))
+
+    def counts(self, name: str) -> dict[str, float]:
+        """The samples of the counter `lam:NAME` in this process, by label values joined with a slash."""
+        family = getattr(self, name).collect()[0]
+        return {
+            "/".join(sample.labels.values()): sample.value
+            for sample in family.samples
+            if sample.name.endswith("_total")
+        }
+
+    def _show_zeros(self) -> None:
+        """A counter that must stay 0 has to be seen at 0."""
+        for cause in CAUSES:
+            self.prefix_breaks.labels(cause)
+        for layer in get_args(Layer):
+            self.tokens_removed.labels(layer)
+        for api in APIS:
+            self.prompt_tokens_original.labels(api)
+            self.prompt_tokens_prefilled.labels(api)
+
+
+@cache
+def process_metrics() -> Metrics:
+    """The metrics of this process, in the registry that vLLM shows at /metrics; declared on the first call."""
+    return Metrics()

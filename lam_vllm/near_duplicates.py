@@ -1,0 +1,153 @@
+"""The near-duplicate rule: greedy, against the retained windows of this conversation only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lam_vllm.bound import delta_of
+from lam_vllm.search import ExhaustiveSearch, Search, verify
+from lam_vllm.types import Embedding, Match
+
+_FIRST_CAPACITY = 16
+_EXHAUSTIVE = ExhaustiveSearch()
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What became of one arriving window: its match, its embedding, and what that took."""
+
+    match: Match | None
+    embedding: Embedding
+    encoder_calls: int
+    boundary_pairs: int
+
+
+class RetainedWindows:
+    """Windows of one conversation by ascending index: embedding, text, and whether it may represent others.
+
+    Append-only. Costs 4 D bytes a window, up to twice that while growing, plus each distinct text.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self._rows = np.empty((_FIRST_CAPACITY, dimension), dtype=np.float32)
+        self._eligible = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
+        self._count = 0
+        self._first: dict[str, int] = {}
+        self._first_eligible: dict[str, int] = {}
+        self._text_bytes = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held: the buffers at their capacity, and the texts."""
+        return self._rows.nbytes + self._eligible.nbytes + self._text_bytes
+
+    @property
+    def rows(self) -> Embedding:
+        """(N, D) read-only view of the embeddings; later additions do not change it."""
+        return _read_only(self._rows[: self._count])
+
+    @property
+    def eligible(self) -> NDArray[np.bool_]:
+        """(N,) read-only view: whether each window may represent others."""
+        return _read_only(self._eligible[: self._count])
+
+    def add(self, text: str, embedding: Embedding, eligible: bool) -> int:
+        """Index of the window, which is appended; the embedding (D,) float32 is copied.
+
+        Raises:
+            ValueError: the embedding has another shape or dtype.
+        """
+        expected = self._rows.shape[1:]
+        if embedding.shape != expected or embedding.dtype != np.float32:
+            given = f"shape {embedding.shape} of {embedding.dtype}"
+            raise ValueError(f"embedding: {given} is not allowed; allowed: shape {expected} of float32")
+        if self._count == len(self._rows):
+            self._grow()
+        index = self._count
+        self._rows[index], self._eligible[index] = embedding, eligible
+        self._count += 1
+        self._remember(text, index, eligible)
+        return index
+
+    def embedding(self, index: int) -> Embedding:
+        """(D,) read-only view of the embedding of the window with this index.
+
+        Raises:
+            IndexError: there is no such window.
+        """
+        if not 0 <= index < self._count:
+            raise IndexError(f"index: {index} is not allowed; allowed: 0 to {self._count - 1}")
+        return _read_only(self._rows[index])
+
+    def first(self, text: str, eligible_only: bool = False) -> int | None:
+        """Lowest index of a window with exactly this text, or None."""
+        return (self._first_eligible if eligible_only else self._first).get(text)
+
+    def fork(self, count: int) -> RetainedWindows:
+        """An independent copy that holds the first `count` windows.
+
+        Raises:
+            ValueError: there are fewer than `count`, or it is negative.
+        """
+        if not 0 <= count <= self._count:
+            raise ValueError(f"count: {count} is not allowed; allowed: 0 to {self._count}")
+        other = RetainedWindows(self._rows.shape[1])
+        capacity = max(_FIRST_CAPACITY, count)
+        other._rows = np.empty((capacity, self._rows.shape[1]), dtype=np.float32)
+        other._eligible = np.zeros(capacity, dtype=np.bool_)
+        other._rows[:count], other._eligible[:count] = self._rows[:count], self._eligible[:count]
+        other._count = count
+        other._first = {text: index for text, index in self._first.items() if index < count}
+        other._first_eligible = {text: index for text, index in self._first_eligible.items() if index < count}
+        other._text_bytes = sum(map(sys.getsizeof, other._first))
+        return other
+
+    def _grow(self) -> None:
+        # New buffers, not resized ones: views that were handed out keep what they showed.
+        self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
+        self._eligible = np.concatenate([self._eligible, np.zeros_like(self._eligible)])
+
+    def _remember(self, text: str, index: int, eligible: bool) -> None:
+        if text not in self._first:
+            self._first[text] = index
+            self._text_bytes += sys.getsizeof(text)
+        if eligible:
+            self._first_eligible.setdefault(text, index)
+
+
+def find_match(
+    text: str,
+    encode: Callable[[str], Embedding],
+    retained: RetainedWindows,
+    threshold_cos: float,
+    search: Search = _EXHAUSTIVE,
+) -> Found:
+    """The eligible retained window that the arriving window `text` repeats within delta, if there is one.
+
+    An eligible window of the same text matches at distance 0 and nothing is encoded. Otherwise the text is encoded
+    once (not even that when an ineligible window of the same text lends its embedding), and the representative is the
+    lowest-indexed eligible window within delta. `retained` is not changed. Raises what `encode` raises.
+    """
+    same = retained.first(text, eligible_only=True)
+    if same is not None:
+        return Found(Match(same, 0.0), retained.embedding(same), 0, 0)
+    lender = retained.first(text)
+    embedding = encode(text) if lender is None else retained.embedding(lender)
+    candidates = search.propose(retained.rows, retained.eligible, embedding, threshold_cos)
+    verdict = verify(candidates, retained.rows, embedding, delta_of(threshold_cos))
+    return Found(verdict.match, embedding, int(lender is None), verdict.boundary_pairs)
+
+
+def _read_only(view: NDArray[_Scalar]) -> NDArray[_Scalar]:
+    view.flags.writeable = False
+    return view

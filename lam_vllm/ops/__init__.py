@@ -1,0 +1,1 @@
+"""Array operations with checked shapes; `reference` is the definition of each."""

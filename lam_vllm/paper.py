@@ -1,0 +1,189 @@
+"""The paper's own rule (PAPER.md section 1): near-duplicate windows with stubs, then repeated lines, silently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+from lam_vllm.encoders.base import Encoder
+from lam_vllm.memory import ConversationMemory, Place
+from lam_vllm.near_duplicates import Found, find_match
+from lam_vllm.prices import Prices
+from lam_vllm.stubs import Stub, format_stub
+from lam_vllm.types import Decision, Match, Observation, Reason, Window
+from lam_vllm.windows import fixed_windows
+
+
+@dataclass(frozen=True, slots=True)
+class PaperPlan:
+    """The text that remains of one observation, the decisions, and what they took."""
+
+    text: str
+    decisions: tuple[Decision, ...]
+    distances: tuple[float, ...] = ()
+    boundary_pairs: int = 0
+    windows: int = 0
+    encoder_calls: int = 0
+    reasons: frozenset[Reason] = frozenset()
+
+
+@dataclass(slots=True)
+class _Line:
+    """A line of what L1 left: its text and span in the original, or the stub (no span) that L0 skips."""
+
+    text: str
+    start: int = -1
+    end: int = -1
+
+
+def plan_paper(
+    observation: Observation,
+    memory: ConversationMemory,
+    prices: Prices,
+    encoder: Encoder,
+    threshold_cos: float,
+    max_windows: int,
+    first_window: int,
+) -> PaperPlan:
+    """L1 over fixed token windows, then L0 over the lines that are left; both remember what they keep."""
+    windows = fixed_windows(observation.text, encoder.token_offsets, encoder.window_tokens)
+    room = max(0, max_windows - memory.embedded)
+    memory.embedded += min(room, len(windows))
+    found = [
+        _look_up(observation, first_window + index, window, memory, encoder, threshold_cos)
+        for index, window in enumerate(windows[:room])
+    ]
+    dropped = [
+        _drop(observation, window, look.match, memory, prices)
+        for window, look in zip(windows, found, strict=False)
+        if look.match is not None
+    ]
+    lines = _remaining_lines(observation.text, dropped)
+    stays = _without_repeats(lines, memory)
+    repeats = _repeats(observation, lines, stays, memory, prices)
+    kept = [line.text for line, stay in zip(lines, stays, strict=True) if stay]
+    return PaperPlan(
+        "\n".join(kept) if dropped or repeats else observation.text,
+        tuple(sorted(dropped + repeats, key=lambda decision: decision.start)),
+        tuple(decision.distance for decision in dropped),
+        sum(look.boundary_pairs for look in found),
+        len(windows),
+        sum(look.encoder_calls for look in found),
+        frozenset[Reason](["cap_windows"] if room < len(windows) else []),
+    )
+
+
+def _look_up(
+    observation: Observation,
+    number: int,
+    window: Window,
+    memory: ConversationMemory,
+    encoder: Encoder,
+    threshold_cos: float,
+) -> Found:
+    text = observation.text[window.start : window.end]
+    found = find_match(text, encoder.encode, memory.windows, threshold_cos)
+    if found.match is None:
+        memory.windows.add(text, found.embedding, True)
+        memory.places.append(Place(observation.result, number))
+    return found
+
+
+def _drop(
+    observation: Observation, window: Window, match: Match, memory: ConversationMemory, prices: Prices
+) -> Decision:
+    place = memory.places[match.representative]
+    assert place is not None, "every window of this profile has a place"
+    stub = format_stub(Stub("window", place.result, place.first, place.first, note=memory.stubs == 0))
+    memory.stubs += 1
+    return Decision(
+        observation.message,
+        observation.part,
+        observation.result,
+        "l1",
+        window.start,
+        window.end,
+        stub,
+        place.result,
+        (place.first, place.first),
+        "window",
+        distance=match.distance,
+        removed_tokens=prices.text(observation.text[window.start : window.end]),
+        stub_tokens=prices.stub(stub),
+    )
+
+
+def _remaining_lines(text: str, dropped: list[Decision]) -> list[_Line]:
+    """Lines of what L1 left, with a stub line for each dropped window; a window may end inside a line."""
+    lines: list[_Line] = []
+    start = 0
+    for decision in dropped:
+        lines += _lines_of(text, start, decision.start, final=False)
+        lines.append(_Line(decision.stub))
+        start = decision.end
+    return lines + _lines_of(text, start, len(text), final=True)
+
+
+def _lines_of(text: str, start: int, end: int, *, final: bool) -> list[_Line]:
+    if start == end:
+        return []
+    pieces = text[start:end].split("\n")
+    if not final and not pieces[-1]:
+        pieces.pop()  # the newline before a stub is the separator
+    lines = []
+    for piece in pieces:
+        lines.append(_Line(piece, start, start + len(piece)))
+        start += len(piece) + 1
+    return lines
+
+
+def _without_repeats(lines: list[_Line], memory: ConversationMemory) -> list[bool]:
+    """L0: for each line whether it stays: stubs do, and the first occurrence of every line in the conversation."""
+    stays = []
+    for line in lines:
+        key = memory.intern(line.text)
+        fresh = line.start < 0 or key not in memory.one
+        stays.append(fresh)
+        if fresh and line.start >= 0:
+            memory.extend([key], [0])
+        elif fresh:
+            memory.hole()
+    if not any(stay and line.text.strip() for stay, line in zip(stays, lines, strict=True)):
+        _keep_one(lines, stays, memory)
+    return stays
+
+
+def _keep_one(lines: list[_Line], stays: list[bool], memory: ConversationMemory) -> None:
+    """An observation never becomes empty: its first line with text stays."""
+    for place, line in enumerate(lines):
+        if line.text.strip():
+            stays[place] = True
+            memory.extend([memory.intern(line.text)], [0])
+            return
+
+
+def _repeats(
+    observation: Observation, lines: list[_Line], stays: list[bool], memory: ConversationMemory, prices: Prices
+) -> list[Decision]:
+    """One decision per run of removed lines, naming where its first line stands."""
+    decisions = []
+    for gone, run in groupby(zip(lines, stays, strict=True), key=lambda pair: not pair[1]):
+        if not gone:
+            continue
+        removed = [line for line, _ in run]
+        section = memory.section_at(memory.one[memory.intern(removed[0].text)][0])
+        decisions.append(
+            Decision(
+                observation.message,
+                observation.part,
+                observation.result,
+                "l0",
+                removed[0].start,
+                removed[-1].end,
+                "",
+                section.result,
+                None,
+                removed_tokens=prices.text("\n".join(line.text for line in removed) + "\n"),
+            )
+        )
+    return decisions

@@ -1,0 +1,170 @@
+"""Original text out of compacted messages alone (profile `exact`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lam_vllm.errors import LamError
+from lam_vllm.lines import Piece, join_pieces, renumbered, split_pieces, unit_of
+from lam_vllm.messages import is_observation, observed_texts, with_texts
+from lam_vllm.stubs import Stub, holds_stub, parse_stub, unescape
+from lam_vllm.types import Message
+
+
+class ReconstructionError(LamError, ValueError):
+    """The messages hold a reference to text that does not stand where the reference says."""
+
+
+def reconstruct(messages: Sequence[Message], observations: str = "tool") -> list[Any]:
+    """The messages as they were before compaction with profile `exact`, byte for byte.
+
+    `observations` must be what the compaction used. Messages are copied only where text was put back.
+
+    Raises:
+        ReconstructionError: a reference names text that is not there (the messages were cut or edited).
+    """
+    reader = _Reader()
+    return [reader.read(messages, index, observations) for index in range(len(messages))]
+
+
+def look_up(messages: Sequence[Message], result: int, first_line: int, last_line: int, observations: str = "tool") -> str:
+    """Lines `first_line` to `last_line` of tool result `result`, as printed in `messages`, references written out.
+
+    Raises:
+        ReconstructionError: there is no such result or line.
+    """
+    reader = _Reader()
+    for index in range(len(messages)):
+        reader.read(messages, index, observations)
+    return join_pieces([piece for slot in reader.slots(result, first_line, last_line) for piece in slot.pieces])
+
+
+class _Slot:
+    """One printed line of a result: what it stands for, and whether it is a stub (which nothing may refer to)."""
+
+    __slots__ = ("pieces", "stub")
+
+    def __init__(self, pieces: list[Piece], stub: bool) -> None:
+        self.pieces = pieces
+        self.stub = stub
+
+
+class _Reader:
+    """Reads messages in order and remembers every result's printed lines."""
+
+    def __init__(self) -> None:
+        self._results: list[list[_Slot]] = []
+
+    def read(self, messages: Sequence[Message], index: int, observations: str) -> Any:
+        if not is_observation(messages, index, observations):
+            return messages[index]
+        self._results.append([])
+        texts = {}
+        for observation in observed_texts(messages, index, len(self._results), ())[0]:
+            original = self._text(observation.text)
+            if original != observation.text:
+                texts[observation.part] = original
+        return with_texts(messages[index], texts) if texts else messages[index]
+
+    def slots(self, result: int, first: int, last: int) -> list[_Slot]:
+        """Printed lines `first` to `last` of a result."""
+        if not 1 <= result <= len(self._results):
+            raise ReconstructionError(f"result {result} does not exist; there are {len(self._results)}")
+        slots = self._results[result - 1]
+        if not 1 <= first <= last <= len(slots):
+            raise ReconstructionError(f"lines {first}-{last} of result {result} do not exist; it has {len(slots)}")
+        return slots[first - 1 : last]
+
+    def _text(self, text: str) -> str:
+        own = self._results[-1]
+        if text.startswith("\\") or not holds_stub(text):
+            original = unescape(text)
+            own.extend(_Slot([piece], False) for piece in split_pieces(original, unit_of(original)))
+            return original
+        return join_pieces(_Expansion(self, own, len(self._results)).expand(text))
+
+
+class _Expansion:
+    """One text with stubs, read from top to bottom as `runs.RunPlanner` wrote it."""
+
+    def __init__(self, reader: _Reader, own: list[_Slot], result: int) -> None:
+        self._reader = reader
+        self._own = own
+        self._result = result
+        self._next = (0, 0)  # result and line where the last reference would go on; result 0: nowhere
+        self._named = 0
+        self._shift = 0
+
+    def expand(self, text: str) -> list[Piece]:
+        """The text's original pieces."""
+        lines = text.split("\n")
+        stubs = [(place, stub) for place, line in enumerate(lines) if (stub := parse_stub(line)) is not None]
+        unit = "part" if any(stub.excerpt is not None for _, stub in stubs) else "line"
+        pieces: list[Piece] = []
+        start = 0
+        for place, stub in stubs:
+            if place > start:
+                pieces += self._keep(lines[start:place], unit == "part", final=False)
+            found = self._resolve(stub)
+            self._own.append(_Slot(found, True))
+            pieces += found
+            start = place + 1
+        if start < len(lines):
+            pieces += self._keep(lines[start:], unit == "part", final=True)
+        return pieces
+
+    def _keep(self, lines: list[str], parts: bool, *, final: bool) -> list[Piece]:
+        if not parts:
+            pieces = [Piece(line, True) for line in lines]
+        else:
+            pieces = split_pieces("\n".join(lines), "part")
+            if not final:
+                last = pieces.pop()
+                if last.text:  # the text before a stub ended inside a line
+                    pieces.append(Piece(last.text, False))
+        self._own.extend(_Slot([piece], False) for piece in pieces)
+        result, line = self._next
+        self._next = (result, line + len(pieces))
+        return pieces
+
+    def _resolve(self, stub: Stub) -> list[Piece]:
+        if stub.kind == "repeat":
+            return self._repeated(stub)
+        shift = stub.shift
+        match stub.kind:
+            case "result":
+                where = (stub.result, 1, len(self._reader.slots(stub.result, 1, 1)) and self._length(stub.result))
+            case "range":
+                self._named = stub.result
+                where = (stub.result, stub.first, stub.last)
+            case "same_result":
+                where = (self._named, stub.first, stub.last)
+            case "above":
+                where = (self._result, stub.first, stub.last)
+            case "next":
+                shift = shift or self._shift
+                where = (self._next[0], self._next[1], self._next[1] + stub.count - 1)
+            case _:
+                raise ReconstructionError(f"a stub of kind {stub.kind!r} stands for text that is not kept")
+        self._next, self._shift = (where[0], where[2] + 1), shift
+        return _shifted(self._plain(*where), shift)
+
+    def _length(self, result: int) -> int:
+        return len(self._reader._results[result - 1])
+
+    def _repeated(self, stub: Stub) -> list[Piece]:
+        count = len(self._own)
+        period = self._plain(self._result, count - stub.count + 1, count)
+        self._next, self._shift = (0, 0), 0
+        return [piece for turn in range(1, stub.times + 1) for piece in _shifted(period, stub.shift * turn)]
+
+    def _plain(self, result: int, first: int, last: int) -> list[Piece]:
+        slots = self._reader.slots(result, first, last)
+        if any(slot.stub for slot in slots):
+            raise ReconstructionError(f"lines {first}-{last} of result {result} hold a stub")
+        return [piece for slot in slots for piece in slot.pieces]
+
+
+def _shifted(pieces: list[Piece], shift: int) -> list[Piece]:
+    return [Piece(renumbered(piece.text, shift), piece.ends_line) for piece in pieces]

@@ -1,0 +1,264 @@
+"""Runs of lines that stand earlier in the prompt: one greedy pass over an observation (profile `exact`).
+
+The pass reads a line, looks where the same two lines were emitted before, follows each place as far as the lines
+agree, and replaces the longest run if its stub is cheaper. What is kept can be referred to at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from lam_vllm.cuts import Cut
+from lam_vllm.lines import Piece, piece_key
+from lam_vllm.memory import HOLE, ConversationMemory, Section
+from lam_vllm.prices import MARGIN_TOKENS, Prices
+from lam_vllm.stubs import Stub, excerpt_of, format_stub
+from lam_vllm.types import Reason
+
+LONGEST_PERIOD = 4
+COMPARISONS_EACH_LINE = 32
+COMPARISONS_AT_LEAST = 1000
+"""Line comparisons one observation may cost; when they are spent its rest is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    length: int
+    target: int
+    shift: int
+    period: int = 0  # above 0: the last `period` lines, repeated
+
+
+class RunPlanner:
+    """Plans one observation from left to right, appending what is kept to the memory as it goes."""
+
+    def __init__(
+        self,
+        memory: ConversationMemory,
+        section: Section,
+        pieces: list[Piece],
+        prices: Prices,
+        min_tokens: int,
+        reach: int = 0,
+    ) -> None:
+        self.memory = memory
+        self.section = section
+        self.pieces = pieces
+        self.unit = section.unit
+        self.refused: set[Reason] = set()
+        self._prices = prices
+        self._min_tokens = min_tokens
+        self._reach = reach  # earliest array position that a reference may name
+        self._budget = COMPARISONS_EACH_LINE * len(pieces) + COMPARISONS_AT_LEAST
+        self._diagonal = -1  # where the last reference would go on
+        self._target: Section | None = None
+        self._named = 0  # the result last named by a stub of this observation
+        self._shift = 0
+        self._ids: list[int] = []
+        self._numbers: list[int] = []
+        self._fresh: list[bool] = []
+        self._intern()
+
+    def plan(self, start: int, stop: int) -> list[Cut]:
+        """Cuts in pieces `start:stop`; kept pieces and a hole per cut are in the memory afterwards."""
+        cuts: list[Cut] = []
+        fresh = self._fresh
+        waiting = place = start  # `waiting`: first kept piece that is not in the memory yet
+        while place < stop:
+            if fresh[place]:
+                place += 1
+                continue
+            self.keep(waiting, place)
+            waiting = place
+            cut = self._cut(place, stop) if self._budget > 0 else None
+            if cut is None:
+                place += 1
+            else:
+                self.put(cut)
+                cuts.append(cut)
+                waiting = place = cut.stop
+        self.keep(waiting, stop)
+        return cuts
+
+    def keep(self, start: int, stop: int) -> None:
+        """Append pieces `start:stop` to the memory as printed."""
+        if stop > start:
+            self.memory.extend(self._ids[start:stop], self._numbers[start:stop])
+            if self._diagonal >= 0:
+                self._diagonal += stop - start
+
+    def put(self, cut: Cut) -> None:
+        """Append a cut's stub, and what it keeps, to the memory as printed."""
+        self.memory.hole()
+        self.memory.stubs += 1
+        for place in cut.kept:
+            self.memory.extend(self._ids[place : place + 1], self._numbers[place : place + 1])
+
+    def key(self, place: int) -> tuple[int, int]:
+        """Interned key and leading number of a piece."""
+        return self._ids[place], self._numbers[place]
+
+    def leave(self) -> None:
+        """Forget what the last references named: a stub of another kind was printed in between."""
+        self._diagonal, self._target, self._shift, self._named = -1, None, 0, 0
+
+    def _intern(self) -> None:
+        table = self.memory.table
+        for piece in self.pieces:
+            key, number = piece_key(piece, self.unit)
+            known = len(table)
+            line = table.setdefault(key, known)
+            self._ids.append(line)
+            self._numbers.append(number)
+            self._fresh.append(line == known)
+
+    def _cut(self, place: int, stop: int) -> Cut | None:
+        found = self._longest(place, stop)
+        repeated = self._repetition(place, stop, found.length if found else 0)
+        found = repeated or found
+        if found is None:
+            return None
+        pieces = self.pieces[place : place + found.length]
+        if self._too_small(pieces):
+            return None
+        cut = self._worded(place, found)
+        price = self._prices.stub(format_stub(cut.stub))
+        if not self._prices.exceed(pieces, max(price + MARGIN_TOKENS, self._min_tokens - 1)):
+            self.refused.add("not_shorter")
+            return None
+        self._follow(cut, found)
+        return cut
+
+    def _too_small(self, pieces: list[Piece]) -> bool:
+        """Cheap sieve: a text never has more tokens than bytes, so most short runs need no counting."""
+        if len(pieces) > self._min_tokens:
+            return False
+        if sum(len(piece.text.encode(errors="surrogatepass")) + 1 for piece in pieces) >= self._min_tokens:
+            return False
+        self.refused.add("below_min_tokens")
+        return True
+
+    def _longest(self, place: int, stop: int) -> _Found | None:
+        memory, ids = self.memory, self._ids
+        printed, line = memory.ids, ids[place]
+        candidates = memory.positions(line, ids[place + 1] if place + 1 < stop else None)
+        if 0 <= self._diagonal < len(printed) and printed[self._diagonal] == line:
+            candidates = (self._diagonal, *candidates)
+        best: _Found | None = None
+        for target in candidates:
+            if target < self._reach:
+                self.refused.add("too_far")
+                continue
+            if best is not None:  # can it be longer? only if it also agrees one line further
+                further = target + best.length
+                self._budget -= 1
+                if place + best.length >= stop or further >= len(printed) or printed[further] != ids[place + best.length]:
+                    continue
+            length, shift = self._extent(place, stop, target)
+            if length > (best.length if best else 0):
+                best = _Found(length, target, shift)
+        return best
+
+    def _extent(self, place: int, stop: int, target: int) -> tuple[int, int]:
+        """How many lines agree from here on, and by which constant their numbers differ."""
+        ids, numbers = self._ids, self._numbers
+        printed, printed_numbers = self.memory.ids, self.memory.numbers
+        limit = min(stop - place, len(printed) - target, self._budget + 1)
+        shift: int | None = None
+        length = 0
+        while length < limit and printed[target + length] == ids[place + length]:
+            number = numbers[place + length]
+            if number:
+                difference = number - printed_numbers[target + length]
+                if shift is None:
+                    shift = difference
+                elif shift != difference:
+                    break
+            length += 1
+        self._budget -= length + 1
+        return length, shift or 0
+
+    def _repetition(self, place: int, stop: int, longest: int) -> _Found | None:
+        """The last few lines printed here, over and over, where that reaches further than `longest`."""
+        printed, line = self.memory.ids, self._ids[place]
+        end, best = len(printed), None
+        for period in range(1, min(LONGEST_PERIOD, end - self.section.start) + 1):
+            if printed[end - period] == HOLE:
+                break
+            if printed[end - period] != line:
+                continue
+            length, shift = self._periodic(place, stop, period)
+            if length > longest:
+                best, longest = _Found(length, end - period, shift, period), length
+        return best
+
+    def _periodic(self, place: int, stop: int, period: int) -> tuple[int, int]:
+        ids, numbers = self._ids, self._numbers
+        base = len(self.memory.ids) - period
+        lines, line_numbers = self.memory.ids[base:], self.memory.numbers[base:]
+        shift: int | None = None
+        length = 0
+        while place + length < stop and ids[place + length] == lines[length % period] and self._budget > 0:
+            number = numbers[place + length]
+            if number:
+                turns = length // period + 1
+                difference = number - line_numbers[length % period]
+                if shift is None:
+                    shift = difference
+                if shift * turns != difference:
+                    break
+            length += 1
+            self._budget -= 1
+        return length - length % period, shift or 0
+
+    def _worded(self, place: int, found: _Found) -> Cut:
+        """The cut with the shortest wording that names its target."""
+        section = self.memory.section_at(found.target)
+        length = found.length
+        first = section.first_line + found.target - section.start
+        lines: tuple[int, int] | None = (first, first + (found.period or length) - 1)
+        kind, shift, named = self._kind(place, found, section)
+        if kind == "result":
+            lines = None
+        excerpt = excerpt_of(self.pieces[place].text) if self.unit == "part" and kind != "result" else None
+        stub = Stub(
+            kind,
+            section.result if named else 0,
+            *((first, first + length - 1) if kind in ("range", "same_result", "above") else (0, 0)),
+            count=found.period if kind == "repeat" else length if kind == "next" else 0,
+            times=length // found.period if found.period else 0,
+            shift=shift,
+            unit=section.unit if kind != "result" else "line",
+            excerpt=excerpt,
+            note=self.memory.stubs == 0,
+        )
+        return Cut(
+            place, place + length, stub, section.result, lines, section.unit, shift=found.shift
+        )
+
+    def _kind(
+        self, place: int, found: _Found, section: Section
+    ) -> tuple[Literal["result", "range", "same_result", "next", "above", "repeat"], int, bool]:
+        if found.period:
+            return "repeat", found.shift, False
+        if place == 0 and found.length == len(self.pieces) == self.memory.whole.get(found.target):
+            return "result", found.shift, True
+        goes_on = found.target == self._diagonal and section is self._target
+        if goes_on and (found.shift or not self._shift):
+            return "next", found.shift if found.shift != self._shift else 0, False
+        if section is self.section:
+            return "above", found.shift, False
+        if section.result == self._named:
+            return "same_result", found.shift, False
+        return "range", found.shift, True
+
+    def _follow(self, cut: Cut, found: _Found) -> None:
+        if found.period:
+            self._diagonal, self._target, self._shift = -1, None, 0
+            return
+        self._diagonal = found.target + found.length
+        self._target = self.memory.section_at(found.target)
+        self._shift = found.shift
+        if cut.stub.kind == "range":
+            self._named = cut.target_result

@@ -1,0 +1,7 @@
+"""Searches propose retained windows that may be near; only `verify` says which one is."""
+
+from lam_vllm.search.base import Search
+from lam_vllm.search.exhaustive import ExhaustiveSearch
+from lam_vllm.search.verify import Verdict, verify
+
+__all__ = ["ExhaustiveSearch", "Search", "Verdict", "verify"]

@@ -1,0 +1,1 @@
+"""The vLLM side: an endpoint plugin that shortens chat requests before tokenization."""

@@ -1,0 +1,147 @@
+"""Starting vLLM with the plugin: the flags, the checks that can be made before, and the exec."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.util import find_spec
+from typing import NoReturn
+
+from lam_vllm.errors import LamError, MissingExtraError, OptionError, UnsupportedServerError
+from lam_vllm.serving.options import SETTINGS, server_settings, variable
+
+PLUGIN = "lam"
+PLUGIN_GROUP = "vllm.endpoint_plugins"
+OTHER_GROUPS = (
+    "vllm.general_plugins",
+    "vllm.platform_plugins",
+    "vllm.io_processor_plugins",
+    "vllm.stat_logger_plugins",
+)
+_PREFIX = "--lam-"
+_NO_HOOK = "it runs no Python hook, so the plugin would not see a single request"
+
+
+def serve(argv: Sequence[str]) -> NoReturn:
+    """Replace this process by vLLM's server with the plugin in it. `argv` is MODEL, vLLM's arguments, `--lam-*` flags.
+
+    Exits with code 2 and a message when a flag is wrong or this vLLM cannot run the plugin.
+    """
+    try:
+        arguments, environment = prepare(argv, os.environ)
+        command = start_command(arguments)
+    except LamError as error:
+        print(f"lam-vllm serve: {error}", file=sys.stderr)  # noqa: T201 - this is the command's own message
+        raise SystemExit(2) from None
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, command, environment)
+
+
+def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """vLLM's arguments without `--lam-*`, and the environment that says what those flags said.
+
+    Raises:
+        OptionError: a `--lam-*` flag is unknown, has no value, or has one it cannot have.
+        InputFileError: `--lam-config` names no readable YAML mapping.
+        MissingExtraError: vLLM is not installed.
+        UnsupportedServerError: the arguments ask for a front end without Python, or the plugin cannot be found.
+    """
+    arguments, flags = split_flags(argv)
+    prepared = {**environment, **{variable(field): value for field, value in flags.items()}}
+    server_settings(prepared, lambda field: _flag(field) if field in flags else variable(field))
+    if find_spec("vllm") is None:
+        raise MissingExtraError("serve", "vllm", "the extra 'cpu' on a machine without a GPU")
+    refuse_other_front_ends(arguments, environment)
+    prepared["VLLM_PLUGINS"] = plugin_names(environment.get("VLLM_PLUGINS"))
+    if "--enable-prompt-tokens-details" not in _names(arguments):
+        arguments.append("--enable-prompt-tokens-details")
+    return arguments, prepared
+
+
+def split_flags(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """vLLM's arguments, and the values of the `--lam-*` flags by option name; the last of equal flags counts.
+
+    Raises:
+        OptionError: a flag is unknown or has no value.
+    """
+    rest: list[str] = []
+    flags: dict[str, str] = {}
+    arguments = iter(argv)
+    for argument in arguments:
+        if not argument.startswith(_PREFIX):
+            rest.append(argument)
+            continue
+        flag, given, value = argument.partition("=")
+        field = flag.removeprefix(_PREFIX).replace("-", "_")
+        if field not in SETTINGS:
+            raise OptionError(flag, value or None, ", ".join(_flag(known) for known in SETTINGS))
+        text = value if given else next(arguments, None)
+        if text is None or (not given and text.startswith("--")):
+            raise OptionError(flag, None, "a value after it")
+        flags[field] = text
+    return rest, flags
+
+
+def refuse_other_front_ends(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Pass if the server that `arguments` ask for runs Python on the way of a request.
+
+    Raises:
+        UnsupportedServerError: they ask for the Rust front end or for gRPC.
+    """
+    if environment.get("VLLM_USE_RUST_FRONTEND", "0") not in ("", "0"):
+        raise UnsupportedServerError(f"VLLM_USE_RUST_FRONTEND is set: {_NO_HOOK}")
+    for flag in ("--grpc", "--grpc-port"):
+        if flag in _names(arguments):
+            raise UnsupportedServerError(f"{flag} is set: {_NO_HOOK}")
+
+
+def plugin_names(already: str | None) -> str:
+    """The value of VLLM_PLUGINS that loads this plugin and keeps what would have been loaded without it.
+
+    vLLM loads every plugin of its other groups only while the variable is not set.
+
+    Raises:
+        UnsupportedServerError: the plugin's entry point is not installed, or does not load.
+    """
+    found = entry_points(group=PLUGIN_GROUP, name=PLUGIN)
+    if not found:
+        raise UnsupportedServerError(f"the entry point {PLUGIN!r} of {PLUGIN_GROUP} is not installed: install lam-vllm")
+    for entry in found:
+        entry.load()
+    if already is None:
+        others = {entry.name for group in OTHER_GROUPS for entry in entry_points(group=group)}
+        return ",".join([PLUGIN, *sorted(others - {PLUGIN})])
+    names = [name for name in already.split(",") if name]
+    return ",".join(names if PLUGIN in names else [*names, PLUGIN])
+
+
+def start_command(arguments: Sequence[str]) -> list[str]:
+    """The command that starts vLLM's server: `vllm serve` where this build can, else the way that does the same."""
+    python = [sys.executable, "-m"]
+    if _has_version("vllm"):
+        return [*python, "vllm.entrypoints.cli.main", "serve", *arguments]
+    if "--api-server-count" in _names(arguments) or "-asc" in arguments:
+        return [*python, "lam_vllm.serving.subcommand", "serve", *arguments]
+    model = ["--model"] if arguments and not arguments[0].startswith("-") else []
+    return [*python, "vllm.entrypoints.openai.api_server", *model, *arguments]
+
+
+def _names(arguments: Sequence[str]) -> set[str]:
+    """Long flags as vLLM knows them: it takes underscores for dashes, and a value after an equals sign."""
+    flags = (argument.partition("=")[0] for argument in arguments if argument.startswith("--"))
+    return {flag.replace("_", "-") for flag in flags}
+
+
+def _flag(field: str) -> str:
+    return _PREFIX + field.replace("_", "-")
+
+
+def _has_version(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,116 @@
+"""The outermost part of the plugin on each request: its box, its report header, and its time to first token."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+from lam_vllm.metrics import Metrics
+from lam_vllm.serving.box import Api, RequestBox, current_box, report_header
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Event: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Event]]
+Send: TypeAlias = Callable[[Event], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+OPTIONS_HEADER = "x-lam"
+SALT_HEADER = "x-lam-cache-salt"
+REPORT_HEADER = b"x-lam-report"
+
+_API_OF_PATH: tuple[tuple[str, Api], ...] = (
+    ("/v1/responses", "responses"),
+    ("/v1/messages", "messages"),
+    ("/tokenize", "tokenize"),
+)
+_TEXT_OF_DELTA = ("content", "reasoning", "reasoning_content", "tool_calls")
+_TEXT_OF_BLOCK = ("text", "thinking", "partial_json")
+
+
+class LamMiddleware:
+    """Pure ASGI: hands every message on the moment it comes, streams included."""
+
+    def __init__(self, app: App, *, metrics: Metrics, authorized: Callable[[Scope], bool]) -> None:
+        self.app = app
+        self._metrics = metrics
+        self._authorized = authorized
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        box = RequestBox(
+            api=_api_of(scope),
+            options_header=_header(scope, OPTIONS_HEADER),
+            salt_header=_header(scope, SALT_HEADER),
+            authorized=self._authorized(scope),
+        )
+        token = current_box.set(box)
+        try:
+            await self.app(scope, receive, self._watched(send, box, time.perf_counter()))
+        finally:
+            current_box.reset(token)
+
+    def _watched(self, send: Send, box: RequestBox, arrived: float) -> Send:
+        waits_for_token = False
+
+        async def watched(message: Event) -> None:
+            nonlocal waits_for_token
+            if message["type"] == "http.response.start":
+                box.response_started = True
+                waits_for_token = box.outcome is not None and _is_stream(message)
+                if box.settled:
+                    report = (REPORT_HEADER, report_header(box.settled))
+                    message = {**message, "headers": [*message.get("headers", ()), report]}
+            elif waits_for_token and carries_token(message.get("body", b"")):
+                waits_for_token = False
+                seconds = time.perf_counter() - arrived
+                self._metrics.time_to_first_token_seconds.labels(box.api, box.outcome).observe(seconds)
+            await send(message)
+
+        return watched
+
+
+def carries_token(body: bytes) -> bool:
+    """Whether a piece of an event stream holds generated text, reasoning or tool-call characters."""
+    for line in body.splitlines():
+        if line.startswith(b"data:"):
+            try:
+                event = json.loads(line[5:])
+            except ValueError:
+                continue
+            if isinstance(event, dict) and _event_has_token(event):
+                return True
+    return False
+
+
+def _event_has_token(event: dict[str, Any]) -> bool:
+    if "choices" in event:
+        deltas = (choice.get("delta") or {} for choice in event["choices"])
+        return any(delta.get(key) for delta in deltas for key in _TEXT_OF_DELTA)
+    kind = event.get("type", "")
+    if kind == "content_block_delta":
+        return any(event["delta"].get(key) for key in _TEXT_OF_BLOCK)
+    if kind == "content_block_start":
+        return bool(event["content_block"].get("name"))
+    if kind == "response.output_item.added":
+        return bool(event["item"].get("name"))
+    return kind.startswith("response.") and kind.endswith(".delta") and bool(event.get("delta"))
+
+
+def _api_of(scope: Scope) -> Api:
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    return next((api for prefix, api in _API_OF_PATH if path.startswith(prefix)), "chat")
+
+
+def _header(scope: Scope, name: str) -> str | None:
+    wanted = name.encode()
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key.lower() == wanted), None)
+
+
+def _is_stream(message: Event) -> bool:
+    headers = message.get("headers", ())
+    return any(key.lower() == b"content-type" and value.startswith(b"text/event-stream") for key, value in headers)

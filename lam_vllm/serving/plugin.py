@@ -1,0 +1,163 @@
+"""vLLM's way in. Import and constructor do nothing: vLLM logs what fails there and serves without the plugin.
+
+Every check is in `attach_router` and `init_state`, where an exception stops the server.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lam_vllm.encoders.base import Encoder
+    from lam_vllm.serving.options import Settings
+
+SUPPORTED_VLLM = "0.32."
+SWITCH_SECONDS = 0.001
+"""How long a thread may hold the interpreter while another waits (Python's default is 5 ms).
+
+The compactor's thread runs Python code beside the event loop. With 1 ms the loop gets the interpreter back well within
+2 ms, however long a compaction takes; single calls into C that hold it (hashing, matching one run) stay shorter.
+"""
+
+_SERVING = ("openai_serving_chat", "openai_serving_responses", "anthropic_serving_messages", "serving_tokenization")
+
+
+class LamPlugin:
+    """The endpoint plugin `lam`: routes, middleware and the admission hook of one API server process."""
+
+    name = "lam"
+    required_tasks = ("generate", "render")
+
+    def attach_router(self, app: Any) -> None:
+        """Add the routes and the middleware. It lands inside vLLM's authentication, which is added later."""
+        from lam_vllm.metrics import process_metrics
+        from lam_vllm.serving.middleware import LamMiddleware
+        from lam_vllm.serving.routes import make_router
+
+        app.include_router(make_router())
+        app.add_middleware(LamMiddleware, metrics=process_metrics(), authorized=_key_check(app.state.args))
+
+    async def init_state(self, engine_client: Any, state: Any, args: Any) -> None:  # noqa: ARG002 - vLLM's signature
+        """Check everything that could fail later, build the service, and put the hook in.
+
+        Raises:
+            UnsupportedServerError: this vLLM is not one that the plugin can hook, or serves a model that it cannot.
+            OptionError, InputFileError: a `LAM_*` setting is wrong.
+            MissingExtraError, EncoderError: the encoder is needed, or was asked for, and cannot be loaded.
+        """
+        import vllm
+
+        from lam_vllm.metrics import process_metrics
+        from lam_vllm.serving.admission import install, install_refusal
+        from lam_vllm.serving.options import server_settings
+        from lam_vllm.serving.service import build_service
+        from lam_vllm.serving.tokens import token_counter
+
+        renderer = state.online_renderer
+        check_server(vllm.__version__, state, renderer)
+        settings = _with_model_window(server_settings(os.environ), renderer.model_config)
+        if renderer.use_harmony and settings.options.mode != "off":
+            raise _unsupported(
+                "GPT-OSS prompts are rendered on a path that no plugin sees; start the server without --lam-profile"
+            )
+        state.lam = build_service(
+            settings,
+            metrics=process_metrics(),
+            count_tokens=token_counter(renderer.renderer.get_tokenizer()),
+            encoder=_encoder(settings),
+            tokenizer_name=str(renderer.model_config.tokenizer),
+            vllm_version=vllm.__version__,
+            seam=_seam(renderer.use_harmony),
+        )
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
+        install(renderer, state.lam.admission)
+        if renderer.use_harmony:
+            install_refusal(renderer, state.lam.admission)
+
+
+def check_server(version: str, state: Any, renderer: Any) -> None:
+    """Pass if this vLLM has, under the names and in the form the hook needs, what the hook replaces.
+
+    Raises:
+        UnsupportedServerError: the version is outside the tested range, a method is gone or has another signature, or
+            an API renders its prompts with an object of its own.
+    """
+    if not version.startswith(SUPPORTED_VLLM):
+        raise _unsupported(f"vLLM {version} is not supported; supported: {SUPPORTED_VLLM}x")
+    methods = {"preprocess_chat": ["request", "messages"]}
+    if getattr(renderer, "use_harmony", False):
+        methods["adjust_harmony_request"] = ["request"]
+    for method, expected in methods.items():
+        found = getattr(renderer, method, None)
+        if found is None:
+            raise _unsupported(f"{type(renderer).__name__}.{method} does not exist in vLLM {version}")
+        if list(inspect.signature(found).parameters)[: len(expected)] != expected:
+            raise _unsupported(f"{type(renderer).__name__}.{method} does not begin with {', '.join(expected)}")
+    if not inspect.iscoroutinefunction(renderer.preprocess_chat):
+        raise _unsupported(f"{type(renderer).__name__}.preprocess_chat is not a coroutine function")
+    for name in _SERVING:
+        serving = getattr(state, name, None)
+        if serving is not None and serving.online_renderer is not renderer:
+            raise _unsupported(f"{name} does not use the server's online_renderer")
+
+
+def _unsupported(why: str) -> Exception:
+    from lam_vllm.errors import UnsupportedServerError
+
+    return UnsupportedServerError(f"lam-vllm cannot work in this server: {why}")
+
+
+def _encoder(settings: Settings) -> Encoder | None:
+    from lam_vllm.encoders import load_encoder
+    from lam_vllm.errors import EncoderError
+
+    if settings.encoder is not None:
+        return load_encoder(settings.encoder)
+    if settings.options.config.profile in ("guarded", "paper"):
+        raise EncoderError(
+            f"the profile {settings.options.config.profile!r} needs an encoder and none is configured: "
+            "pip install 'lam-vllm[encoder]' and pass --lam-encoder NAME, or use --lam-profile exact"
+        )
+    return None
+
+
+def _with_model_window(settings: Settings, model_config: Any) -> Settings:
+    """The settings with the reach of a model that sees a sliding window on every layer, unless a limit was set."""
+    text = model_config.hf_text_config
+    window = getattr(text, "sliding_window", None)
+    kinds = set(getattr(text, "layer_types", None) or ["sliding_attention"])
+    config = settings.options.config
+    if not window or kinds != {"sliding_attention"} or config.max_reference_distance_tokens is not None:
+        return settings
+    config = config.model_copy(update={"max_reference_distance_tokens": int(window)})
+    return replace(settings, options=replace(settings.options, config=config))
+
+
+def _seam(harmony: bool) -> Any:
+    from vllm.exceptions import VLLMValidationError
+    from vllm.renderers.chat_utils import has_non_text_content
+
+    from lam_vllm.serving.admission import Seam
+
+    return Seam(
+        reject=lambda error: VLLMValidationError(str(error), parameter=error.field),
+        has_media=has_non_text_content,
+        harmony=harmony,
+    )
+
+
+def _key_check(args: Any) -> Any:
+    """Whether a request carries a key of the server: vLLM asks for one under /v1 only, and /tokenize is outside."""
+    import vllm.envs
+    from starlette.datastructures import Headers
+    from vllm.entrypoints.serve.middleware.authenticate import AuthenticationMiddleware
+
+    keys = [key for key in (args.api_key or [vllm.envs.VLLM_API_KEY]) if key]
+    if not keys:
+        return lambda _scope: True
+    guard = AuthenticationMiddleware(app=None, tokens=keys)
+    return lambda scope: guard.verify_token(Headers(scope=scope))

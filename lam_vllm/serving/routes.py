@@ -1,0 +1,217 @@
+"""The routes under /v1/lam, where vLLM's own API key guards them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request
+from pydantic import BaseModel, ConfigDict
+
+import lam_vllm
+from lam_vllm.config import ALGORITHM, CompactorConfig
+from lam_vllm.errors import OptionError
+from lam_vllm.messages import LOOK_UP_TOOL
+from lam_vllm.serving.middleware import OPTIONS_HEADER, SALT_HEADER
+from lam_vllm.serving.options import Mode, Options, request_options
+from lam_vllm.serving.service import Service
+from lam_vllm.serving.work import removed_text
+from lam_vllm.types import Compaction, Decision
+
+_HINT = (
+    "{} requests held no tool results but long user messages after assistant messages: if your agent sends tool output "
+    'as user messages, let it send the option observations: "tool+user"'
+)
+
+
+class EncoderStatus(BaseModel):
+    """The encoder of this process, or why there is none."""
+
+    name: str | None
+    fingerprint: str | None
+    reason: str
+
+
+class Status(BaseModel):
+    """How this process was started and what it has counted since."""
+
+    version: str
+    vllm_version: str
+    algorithm: int
+    process: int
+    switched_on: bool
+    default: Mode
+    profile: str | None
+    config: CompactorConfig
+    store: bool
+    encoder: EncoderStatus
+    requests: dict[str, float]
+    prompt_tokens_original: dict[str, float]
+    prompt_tokens_prefilled: dict[str, float]
+    tokens_removed: dict[str, float]
+    prefix_breaks: dict[str, float]
+    memo_bytes: int
+    store_bytes: int
+    hint: str | None
+
+
+class DryRun(BaseModel):
+    """Messages to compact without generating anything. `lam` and `cache_salt` are the fields of a chat request."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    messages: list[dict[str, Any]]
+    lam: Any = None
+    cache_salt: str | None = None
+
+
+class RecordedDecision(BaseModel):
+    """One replacement, and the id of the text it removed where that text is kept."""
+
+    decision: Decision
+    record: str | None
+
+
+class DryRunResult(BaseModel):
+    """What the prompt would hold, and why."""
+
+    messages: list[dict[str, Any]]
+    decisions: list[RecordedDecision]
+    report: dict[str, Any]
+    config: CompactorConfig
+
+
+class Record(BaseModel):
+    """One piece of removed text."""
+
+    id: str
+    text: str
+
+
+class Switch(BaseModel):
+    """The run-time switch: False stops all compaction in this process at once, whatever requests ask for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    enabled: bool
+
+
+def make_router() -> APIRouter:
+    """A new router with every route."""
+    router = APIRouter(prefix="/v1/lam", tags=["lam"])
+    for path, handler, method in (
+        ("/status", status, "GET"),
+        ("/compact", compact, "POST"),
+        ("/records/{identity}", record, "GET"),
+        ("/tool", tool, "GET"),
+        ("/enabled", switch, "POST"),
+    ):
+        router.add_api_route(path, handler, methods=[method])
+    return router
+
+
+async def status(http: Request) -> Status:
+    """What is loaded, what applies to a request that says nothing, and the counters of this process."""
+    service: Service = http.app.state.lam
+    default, encoder, count = service.settings.options, service.encoder, service.metrics.counts
+    compactor = service.worker.compactors.get(default.config)
+    suspects = service.admission.looked_like_tool_user
+    return Status(
+        version=lam_vllm.__version__,
+        vllm_version=service.vllm_version,
+        algorithm=ALGORITHM,
+        process=os.getpid(),
+        switched_on=service.admission.enabled,
+        default=default.mode,
+        profile=compactor.config.profile,
+        config=compactor.config,
+        store=default.store,
+        encoder=EncoderStatus(
+            name=encoder.name if encoder else None,
+            fingerprint=encoder.fingerprint if encoder else None,
+            reason="configured" if encoder else "none is configured: --lam-encoder or LAM_ENCODER names one",
+        ),
+        requests=count("requests"),
+        prompt_tokens_original=count("prompt_tokens_original"),
+        prompt_tokens_prefilled=count("prompt_tokens_prefilled"),
+        tokens_removed=count("tokens_removed"),
+        prefix_breaks=count("prefix_breaks"),
+        memo_bytes=service.worker.compactors.memo_bytes_used,
+        store_bytes=service.worker.records.bytes_used,
+        hint=_HINT.format(suspects) if suspects else None,
+    )
+
+
+async def compact(body: DryRun, http: Request) -> DryRunResult:
+    """The compaction of these messages, computed from nothing and counted nowhere. 400 on a bad option."""
+    service: Service = http.app.state.lam
+    try:
+        options = request_options(
+            service.settings.options,
+            header=http.headers.get(OPTIONS_HEADER),
+            field=body.lam,
+            has_encoder=service.encoder is not None,
+        )
+    except OptionError as error:
+        raise HTTPException(400, str(error)) from None
+    salt = body.cache_salt or http.headers.get(SALT_HEADER) or ""
+    return await service.pool.submit(lambda: _dry_run(service, options, body.messages, salt))
+
+
+def _dry_run(service: Service, options: Options, messages: list[dict[str, Any]], salt: str) -> DryRunResult:
+    # Without the memo: a dry run must not use up what the next real request would count as new.
+    compaction = service.worker.compactors.get(options.config).compact(messages, salt=salt, use_memo=False)
+    decisions = [
+        RecordedDecision(
+            decision=decision,
+            record=service.worker.records.put(salt, removed_text(messages, decision)) if options.store else None,
+        )
+        for decision in compaction.decisions
+    ]
+    return DryRunResult(
+        messages=compaction.messages, decisions=decisions, report=_report(compaction), config=options.config
+    )
+
+
+def _report(compaction: Compaction) -> dict[str, Any]:
+    return {**asdict(compaction.report), "saved_tokens": compaction.report.saved_tokens}
+
+
+async def record(identity: str, http: Request) -> Record:
+    """Removed text by its id and the salt it was sent under. 404 when unknown, whatever the cause."""
+    service: Service = http.app.state.lam
+    text = service.worker.records.get(http.headers.get(SALT_HEADER) or "", identity)
+    service.metrics.lookups.labels("unknown" if text is None else "found").inc()
+    if text is None:
+        raise HTTPException(404, "no such record")
+    return Record(id=identity, text=text)
+
+
+async def tool() -> dict[str, Any]:
+    """An OpenAI function schema of a look-up tool, for clients that want to offer the model one."""
+    integer = {"type": "integer", "minimum": 1}
+    return {
+        "type": "function",
+        "function": {
+            "name": LOOK_UP_TOOL,
+            "description": "Show again lines of an earlier tool result of this conversation, as they were printed.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "result": {**integer, "description": "Which tool result, counted from 1 at the start."},
+                    "first_line": {**integer, "description": "First line to show, counted from 1 in that result."},
+                    "last_line": {**integer, "description": "Last line to show, included."},
+                },
+                "required": ["result", "first_line", "last_line"],
+                "additionalProperties": False,
+            },
+        },
+    }
+
+
+async def switch(body: Switch, http: Request) -> Switch:
+    """Set the run-time switch of this process; returns what it is now."""
+    service: Service = http.app.state.lam
+    service.admission.enabled = body.enabled
+    return Switch(enabled=service.admission.enabled)

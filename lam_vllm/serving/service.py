@@ -1,0 +1,62 @@
+"""Everything one server process holds, built once at start-up."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lam_vllm.encoders.base import Encoder
+from lam_vllm.metrics import Metrics
+from lam_vllm.pool import Pool
+from lam_vllm.records import RecordStore
+from lam_vllm.serving.admission import Admission, Seam
+from lam_vllm.serving.options import Settings
+from lam_vllm.serving.prefix_watch import PrefixWatch
+from lam_vllm.serving.work import Compactors, Worker
+
+RECORD_BYTES = 64_000_000
+
+
+@dataclass(frozen=True)
+class Service:
+    """The plugin's state on `app.state.lam`: what the routes read and the hook uses."""
+
+    settings: Settings
+    admission: Admission
+    worker: Worker
+    pool: Pool
+    metrics: Metrics
+    vllm_version: str
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """The encoder of this process, if it was started with one."""
+        return self.worker.compactors.encoder
+
+
+def build_service(
+    settings: Settings,
+    *,
+    metrics: Metrics,
+    count_tokens: Callable[[str], int],
+    encoder: Encoder | None,
+    tokenizer_name: str,
+    vllm_version: str,
+    seam: Seam,
+) -> Service:
+    """A service with empty books. The key of the record ids is new in every process, so no id outlives it.
+
+    Raises:
+        OptionError: the default profile needs an encoder and there is none.
+    """
+    worker = Worker(
+        Compactors(count_tokens, encoder, tokenizer_name),
+        PrefixWatch(),
+        RecordStore(RECORD_BYTES, secrets.token_bytes(32)),
+    )
+    compactor = worker.compactors.get(settings.options.config)
+    metrics.show_delta(compactor.config.threshold_cos)
+    pool = Pool(metrics.queue_depth)
+    admission = Admission(settings.options, worker, pool, metrics, seam)
+    return Service(settings, admission, worker, pool, metrics, vllm_version)

@@ -1,0 +1,149 @@
+"""Every format in which agents leave their runs, and every way in which a file can be none of them."""
+
+from __future__ import annotations
+
+import lzma
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from lam_vllm.errors import InputFileError
+from lam_vllm.evaluation.corpus import find_run, read_runs
+
+DATA = Path(__file__).parents[1] / "data"
+FORMATS = DATA / "formats"
+LINE = '{"messages": [{"role": "user", "content": "hi"}]}\n'
+
+
+def roles(path: Path) -> list[str]:
+    (run,) = read_runs(path)
+    return [message["role"] for message in run.messages]
+
+
+def test_the_corpus_has_all_runs_of_every_source() -> None:
+    runs = list(read_runs(DATA / "corpus" / "trajectories.jsonl.xz"))
+    assert Counter(run.source for run in runs) == {
+        "mini_gemini3_verified": 97,
+        "openhands_study": 8,
+        "swesmith_samples": 8,
+        "sweagent_demos": 12,
+        "taubench_airline": 10,
+    }
+    assert len({run.id for run in runs}) == 135
+    assert sum(run.gold_patch is not None for run in runs) == 105
+    assert sum(message["role"] == "tool" for run in runs for message in run.messages) == 4_355
+
+
+def test_a_list_of_openai_messages_is_one_run_with_its_calls() -> None:
+    (run,) = read_runs(FORMATS / "messages.json")
+    assert (run.id, run.source) == ("messages.json:1", "messages")
+    assert run.messages[2]["tool_calls"][0]["id"] == run.messages[3]["tool_call_id"] == "call_1"
+
+
+def test_json_lines_are_one_run_each_and_blank_lines_are_none() -> None:
+    first, second = read_runs(FORMATS / "runs.jsonl")
+    assert (first.id, first.source, first.resolved) == ("first", "hand", True)
+    assert (second.id, second.source, second.resolved) == ("runs.jsonl:3", "messages", None)
+
+
+def test_sweagent_results_become_tool_messages_and_the_task_stays_the_users() -> None:
+    (run,) = read_runs(FORMATS / "sweagent.traj")
+    assert roles(FORMATS / "sweagent.traj") == ["system", "user", "user", "assistant", "tool", "assistant", "tool"]
+    assert run.id == "org__repo-1"
+    assert run.messages[6] == {"role": "tool", "content": "done", "tool_call_id": "call_7"}
+
+
+def test_sweagent_steps_without_history_alternate_response_and_observation() -> None:
+    (run,) = read_runs(FORMATS / "sweagent_steps.traj")
+    assert [(message["role"], message["content"]) for message in run.messages] == [
+        ("assistant", "Let me look."),
+        ("tool", "main.py"),
+        ("assistant", "Now the file."),
+        ("tool", "print(1)"),
+    ]
+
+
+def test_mini_sweagent_results_become_tool_messages() -> None:
+    (run,) = read_runs(FORMATS / "mini.traj.json")
+    assert roles(FORMATS / "mini.traj.json") == ["system", "user", "assistant", "tool"]
+    assert run.messages[2] == {"role": "assistant", "content": "```bash\nls\n```"}
+
+
+@pytest.mark.parametrize("name", ["messages.json", "runs.jsonl", "sweagent.traj", "mini.traj.json"])
+def test_the_content_decides_not_the_name(name: str, tmp_path: Path) -> None:
+    renamed = tmp_path / "anything"
+    renamed.write_bytes(lzma.compress((FORMATS / name).read_bytes()))
+    assert [run.messages for run in read_runs(renamed)] == [run.messages for run in read_runs(FORMATS / name)]
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(InputFileError, match=r"nowhere\.jsonl: No such file"):
+        list(read_runs("nowhere.jsonl"))
+
+
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_an_empty_file_is_an_error(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_text(content)
+    with pytest.raises(InputFileError, match="empty"):
+        list(read_runs(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("hello", 1),
+        ('\n{"messages":', 2),
+        (LINE + "\n" + LINE[:-3], 3),
+        (LINE[:20] + "\n" + LINE, 1),
+        ('[\n  {"role": "user"},\n  oops\n]', 3),
+    ],
+    ids=["not_json", "cut_short", "bad_later_line", "bad_first_line", "bad_document"],
+)
+def test_what_is_not_json_is_reported_with_its_line(content: str, line: int, tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(content)
+    with pytest.raises(InputFileError, match="not JSON") as caught:
+        list(read_runs(path))
+    assert caught.value.line == line
+
+
+@pytest.mark.parametrize("value", ["7", "{}", '{"messages": []}', '{"messages": [{"content": "no role"}]}', "[1]"])
+def test_json_that_is_no_run_is_reported_with_its_line(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_text(LINE + value + "\n")
+    with pytest.raises(InputFileError, match="expected a run") as caught:
+        list(read_runs(path))
+    assert caught.value.line == 2
+
+
+def test_runs_before_a_bad_line_are_given_first(tmp_path: Path) -> None:
+    path = tmp_path / "late.jsonl"
+    path.write_text(LINE + "broken\n")
+    runs = read_runs(path)
+    assert next(runs).messages == ({"role": "user", "content": "hi"},)
+    with pytest.raises(InputFileError, match="line 2"):
+        next(runs)
+
+
+def test_bytes_that_are_not_text_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "latin.jsonl"
+    path.write_bytes(b'{"messages": "\xe9"}')
+    with pytest.raises(InputFileError, match="not UTF-8"):
+        list(read_runs(path))
+
+
+def test_half_an_xz_file_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "half.xz"
+    path.write_bytes(lzma.compress(LINE.encode() * 100)[:40])
+    with pytest.raises(InputFileError, match="not a whole xz file"):
+        list(read_runs(path))
+
+
+def test_a_run_is_found_by_its_id_or_is_the_first() -> None:
+    path = FORMATS / "runs.jsonl"
+    assert find_run(path, None).id == "first"
+    assert find_run(path, "runs.jsonl:3").messages[0]["content"] == "show"
+    with pytest.raises(InputFileError, match="no run has the id 'third'"):
+        find_run(path, "third")

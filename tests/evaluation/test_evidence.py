@@ -1,0 +1,125 @@
+"""Both measures on runs that are small enough to check by eye."""
+
+from __future__ import annotations
+
+from lam_vllm.evaluation.evidence import distinct_lines, gold_lines, patch_lines
+
+PATCH = """\
+diff --git a/area.py b/area.py
+--- a/area.py
++++ b/area.py
+@@ -1,5 +1,5 @@ class Shape:
+ def area(w, h):
+-    return w + h
++    return w * h
+
+-- old comment marker
++- new comment marker
+ x
+"""
+
+
+def chat(*results: str) -> list[dict[str, str]]:
+    """A conversation in which every tool result follows a call."""
+    messages = [{"role": "user", "content": "go"}]
+    for result in results:
+        messages += [{"role": "assistant", "content": "call"}, {"role": "tool", "content": result}]
+    return messages
+
+
+def test_gold_lines_are_context_and_removed_lines_of_hunks() -> None:
+    assert patch_lines(PATCH) == ["def area(w, h):", "return w + h", "- old comment marker"]
+
+
+def test_a_gold_line_is_kept_while_any_observation_shows_it() -> None:
+    run = chat("1\tdef area(w, h):\n2\t    return w + h", "1\tdef area(w, h):\n2\t    return w + h")
+    shorter = chat("1\tdef area(w, h):\n2\t    return w + h", "[result 1 repeats]")
+    found = gold_lines(run, shorter, PATCH)
+    assert (found.witnessed, found.kept, found.lost) == (2, 2, ())
+
+
+def test_a_gold_line_that_only_a_stub_leads_to_is_lost() -> None:
+    run = chat("def area(w, h):", "    return w + h")
+    found = gold_lines(run, chat("def area(w, h):", "[result 1 repeats]"), PATCH)
+    assert (found.witnessed, found.kept, found.lost) == (2, 1, ("return w + h",))
+
+
+def test_what_only_the_assistant_said_is_no_evidence() -> None:
+    run = [{"role": "assistant", "content": "def area(w, h):"}, {"role": "tool", "content": "nothing"}]
+    assert gold_lines(run, run, PATCH).witnessed == 0
+
+
+def test_user_messages_are_observations_only_when_asked_for() -> None:
+    run = [{"role": "assistant", "content": "look"}, {"role": "user", "content": "def area(w, h):"}]
+    assert gold_lines(run, run, PATCH).witnessed == 0
+    assert gold_lines(run, run, PATCH, observations="tool+user").witnessed == 1
+
+
+def test_repeats_under_a_stub_lose_no_distinct_line() -> None:
+    run = chat("alpha\nbeta\n", "alpha\nbeta\n", "gamma\nalpha")
+    found = distinct_lines(run, chat("alpha\nbeta\n", "[result 1 repeats]", "gamma\n[line 1 of result 1 repeats]"))
+    assert (found.distinct, found.readable, found.lost) == (4, 4, ())  # the empty last line is a line
+
+
+def test_a_line_that_stands_nowhere_any_more_is_lost() -> None:
+    found = distinct_lines(chat("alpha\nbeta", "alpha\nBETA"), chat("alpha\nbeta", "[result 1 repeats]"))
+    assert (found.distinct, found.readable, found.lost) == (3, 2, ("BETA",))
+
+
+def test_a_moved_line_needs_its_shift_printed() -> None:
+    run = chat("  7\tfor x in y:\n  8\t    use(x)", " 17\tfor x in y:\n 18\t    use(x)")
+    first = "  7\tfor x in y:\n  8\t    use(x)"
+    with_shift = distinct_lines(run, chat(first, "[result 1 repeats, numbers +10]"))
+    assert (with_shift.distinct, with_shift.readable) == (2, 2)
+    assert distinct_lines(run, chat(first, "[result 1 repeats]")).lost == (" 17\tfor x in y:", " 18\t    use(x)")
+    assert distinct_lines(run, chat(first, "[result 1 repeats, numbers -10]")).readable == 0
+
+
+def test_a_shift_counts_only_in_the_observation_that_prints_it() -> None:
+    run = chat("1:a", "2:a", "2:a")
+    shorter = chat("1:a", "[result 1 repeats, numbers +1]", "[result 1 repeats]")
+    assert distinct_lines(run, shorter).lost == ("2:a",)
+
+
+def test_a_time_of_day_is_no_line_number() -> None:
+    run = chat("12:30 started", "13:30 started")
+    assert distinct_lines(run, chat("12:30 started", "[result 1 repeats, numbers +1]")).lost == ("13:30 started",)
+
+
+def test_an_unnumbered_line_is_not_found_in_a_numbered_one() -> None:
+    run = chat("3:a", "a")
+    assert distinct_lines(run, chat("3:a", "[result 1 repeats, numbers -3]")).lost == ("a",)
+
+
+def test_a_stub_is_no_kept_line_unless_the_tool_printed_it() -> None:
+    run = chat("alpha", "[result 1 repeats]")
+    assert distinct_lines(run, run).lost == ("[result 1 repeats]",)
+    assert distinct_lines(run, chat("alpha", "\\[result 1 repeats]")).lost == ()
+
+
+def test_text_parts_are_read_as_lines_of_one_observation() -> None:
+    parts = [
+        {"type": "text", "text": "alpha"},
+        {"type": "image_url", "image_url": {}},
+        {"type": "text", "text": "beta"},
+    ]
+    run = [{"role": "tool", "content": parts}]
+    assert distinct_lines(run, run).readable == 2
+
+
+def test_a_long_line_is_judged_by_its_words_in_order() -> None:
+    numbers = [f"word{number}" for number in range(400)]
+    line, rest = " ".join(numbers), " ".join(numbers[200:])
+    assert len(line) > 2_000
+    whole = distinct_lines(chat(line), chat(line))
+    assert (whole.distinct, whole.long_distinct, whole.long_readable) == (0, 400, 400)
+    half = distinct_lines(chat(line), chat(rest))
+    assert half.long_readable == 200
+    turned = distinct_lines(chat(line), chat(" ".join(numbers[200:] + numbers[:200])))
+    assert turned.long_readable == 200
+
+
+def test_an_escaped_line_end_separates_words() -> None:
+    line = "a\\nb " * 500
+    found = distinct_lines(chat(line), chat(line.replace("\\n", " ")))
+    assert (found.long_distinct, found.long_readable) == (2, 2)
