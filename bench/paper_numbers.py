@@ -41,8 +41,8 @@ class Tally:
 
     def add(self, other: Tally) -> None:
         for field in fields(self):
-            combine = max if field.name == "delta_hat" else lambda a, b: a + b
-            setattr(self, field.name, combine(getattr(self, field.name), getattr(other, field.name)))
+            ours, theirs = getattr(self, field.name), getattr(other, field.name)
+            setattr(self, field.name, max(ours, theirs) if field.name == "delta_hat" else ours + theirs)
 
     def shares(self) -> dict[str, float]:
         """Removed share of observation tokens, in percent."""

@@ -7,11 +7,10 @@ from typing import get_args
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from lam_vllm.bound import delta_of
 from lam_vllm.types import Layer
 
 APIS = ("chat", "responses", "messages", "tokenize")
-STAGES = ("recognise", "total")
+STAGES = ("recognise", "windows", "encode", "count", "total")
 CAUSES = ("defect", "failed_open", "config_changed", "client_changed")
 NO_REASON = "none"
 """Label of a request that was changed: every other outcome has a reason."""
@@ -52,7 +51,7 @@ class Metrics:
             "lam:substitution_distance", "l2 distance of a replaced text from the text that stands for it.", _DISTANCES
         )
         self.delta_hat_max = gauge("lam:delta_hat_max", "Largest substitution distance so far.", "max")
-        self.delta = gauge("lam:delta", "Promised bound on the substitution distance.", "max")
+        self.delta = gauge("lam:delta", "Largest bound on the substitution distance that a request was promised.", "max")
         self.compaction_seconds = histogram(
             "lam:compaction_seconds", "Time of one request's compaction, by stage.", _SECONDS, "stage"
         )
@@ -74,17 +73,14 @@ class Metrics:
         self.memo_bytes = gauge("lam:memo_bytes", "Bytes held by a memo.", "livesum", "memo")
         self.store_bytes = gauge("lam:store_bytes", "Bytes of removed text held.", "livesum", "store")
         self.queue_depth = gauge("lam:queue_depth", "Requests waiting for or inside the compactor.", "livesum")
-        self._delta_hat = 0.0
+        self._bounds = (0.0, 0.0)
         self._show_zeros()
 
-    def raise_delta_hat(self, delta_hat: float) -> None:
-        """Lift the gauge of the largest substitution distance to at least `delta_hat`."""
-        self._delta_hat = max(self._delta_hat, delta_hat)
-        self.delta_hat_max.set(self._delta_hat)
-
-    def show_delta(self, threshold_cos: float | None) -> None:
-        """Set the gauge of the promised bound; None promises equal text."""
-        self.delta.set(0.0 if threshold_cos is None else delta_of(threshold_cos))
+    def raise_bounds(self, delta: float, delta_hat: float) -> None:
+        """Lift the gauges of the promised and of the attained bound to at least these."""
+        self._bounds = (max(self._bounds[0], delta), max(self._bounds[1], delta_hat))
+        self.delta.set(self._bounds[0])
+        self.delta_hat_max.set(self._bounds[1])
 
     def counts(self, name: str) -> dict[str, float]:
         """The samples of the counter `lam:NAME` in this process, by label values joined with a slash."""

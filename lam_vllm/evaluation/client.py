@@ -13,7 +13,7 @@ from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from lam_vllm.errors import LamError
+from lam_vllm.errors import LamError, OptionError
 from lam_vllm.evaluation.dialects import Dialect, Usage
 
 TIMEOUT_SECONDS = 600.0
@@ -30,7 +30,7 @@ class PromptTooLongError(ServerError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one streamed request showed. `ttft_seconds` is None where no text came, `report` empty without the plugin."""
+    """What one streamed request showed. `ttft_seconds` is None where no text came, `report` empty with no plugin."""
 
     usage: Usage
     ttft_seconds: float | None
@@ -38,9 +38,15 @@ class Answer:
 
 
 class Client:
-    """A server at `url`; `api_key` goes with every request."""
+    """A server at `url`; `api_key` goes with every request.
+
+    Raises:
+        OptionError: the URL is not one of HTTP.
+    """
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise OptionError("url", url, "http://HOST:PORT")
         self.url = url.rstrip("/").removesuffix("/v1")
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
 

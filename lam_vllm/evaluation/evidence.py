@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from lam_vllm.evaluation.readable import Shown, shown_by
 from lam_vllm.lines import number_key
+from lam_vllm.reconstruct import ReconstructionError, reconstruct
 from lam_vllm.types import Message
 
 LONG_LINE_CHARACTERS = 2_000
@@ -20,10 +21,14 @@ _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 @dataclass(frozen=True, slots=True)
 class GoldEvidence:
-    """How many lines of the gold patch some observation showed (`witnessed`), and how many one still shows."""
+    """How many lines of the gold patch some observation showed (`witnessed`), and how many one still shows (`kept`).
+
+    `relaxed` also counts lines that are shown once references are written out, where they can be.
+    """
 
     witnessed: int
     kept: int
+    relaxed: int
     lost: tuple[str, ...]
 
 
@@ -50,13 +55,15 @@ def gold_lines(
 ) -> GoldEvidence:
     """Which context and removed lines of the patch stand verbatim within a line of an observation, before and after.
 
-    A line that only a stub leads to counts as lost.
+    A line that only a stub leads to counts as lost, except in `relaxed`.
     """
     before = _text(run_messages, observations, compacted=False)
     after = _text(compacted_messages, observations, compacted=True)
     witnessed = [line for line in patch_lines(gold_patch) if line in before]
     lost = tuple(line for line in witnessed if line not in after)
-    return GoldEvidence(len(witnessed), len(witnessed) - len(lost), lost)
+    expanded = _expanded(compacted_messages, observations)
+    relaxed = sum(line in after or line in expanded for line in witnessed)
+    return GoldEvidence(len(witnessed), len(witnessed) - len(lost), relaxed, lost)
 
 
 def patch_lines(patch: str) -> list[str]:
@@ -108,6 +115,13 @@ def distinct_lines(
 def _text(messages: Sequence[Message], observations: str, *, compacted: bool) -> str:
     observed = shown_by(messages, observations, compacted=compacted).values()
     return "\n".join(line for shown in observed for line in shown.lines)
+
+
+def _expanded(messages: Sequence[Message], observations: str) -> str:
+    try:
+        return _text(reconstruct(messages, observations), observations, compacted=False)
+    except ReconstructionError:  # a profile whose references stand for text that is nowhere in the messages
+        return ""
 
 
 def _body(line: str) -> tuple[str, int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lam_vllm.messages import is_observation, observed_texts
-from lam_vllm.stubs import holds_stub, parse_stub, unescape
+from lam_vllm.stubs import Stub, holds_stub, parse_stub, unescape
 from lam_vllm.types import Message
 
 
@@ -24,19 +24,26 @@ def shown_by(messages: Sequence[Message], observations: str, *, compacted: bool)
     for index in range(len(messages)):
         if is_observation(messages, index, observations):
             texts, _ = observed_texts(messages, index, 0, ())
-            lines, shifts = [], set()
+            lines: list[str] = []
+            shifts: set[int] = set()
             for text in texts:
-                for line, shift in _read(text.text, compacted):
-                    lines.extend([line] if line is not None else [])
-                    shifts.add(shift)
-            shown[index] = Shown(tuple(lines), frozenset(shifts - {0}))
+                for line in _read(text.text, compacted):
+                    if isinstance(line, Stub):
+                        shifts.update(_shifts(line))
+                    else:
+                        lines.append(line)
+            shown[index] = Shown(tuple(lines), frozenset(shifts))
     return shown
 
 
-def _read(text: str, compacted: bool) -> Iterator[tuple[str | None, int]]:
-    """Every kept line of a text (with 0), and for every stub None and the shift it prints."""
+def _read(text: str, compacted: bool) -> Iterator[str | Stub]:
+    """Every line of a text, the stubs among them parsed."""
     if compacted and text.startswith("\\") and holds_stub(text):
         text, compacted = unescape(text), False  # it passed whole: what reads like a stub in it is the tool's own
     for line in text.split("\n"):
-        stub = parse_stub(line) if compacted else None
-        yield (line, 0) if stub is None else (None, stub.shift)
+        yield (parse_stub(line) or line) if compacted else line
+
+
+def _shifts(stub: Stub) -> list[int]:
+    """The shifts that a stub prints; lines that repeat several times move by the same amount each time."""
+    return [stub.shift * turn for turn in range(1, max(1, stub.times) + 1)] if stub.shift else []

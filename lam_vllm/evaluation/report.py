@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import quantiles
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from lam_vllm.evaluation.replay import ReplayResult, Turn
@@ -59,18 +60,18 @@ def summarise(results: Sequence[ReplayResult]) -> Summary:
 
 
 def summary_table(results: Sequence[ReplayResult], title: str) -> Table:
-    """One row a run and, where there are several, one for all; each figure with the plugin off and on."""
-    table = Table(title=title, show_lines=True)
-    table.add_column("run", overflow="fold")
-    for name in ("turns answered in both", "rescued", "prompt tokens", "uncached", "TTFT p50 ms", "TTFT p90 ms"):
-        table.add_column(name, justify="right")
-    for name in ("removed by layer", "delta_hat", "prefix breaks"):
-        table.add_column(name, justify="right")
+    """A column for each run and, where there are several, one for all; figures as plugin off -> on."""
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
+    table.caption = "off -> on, over the turns answered in both; rescued: too long with the plugin off"
+    table.add_column("", no_wrap=True)
     for result in results:
-        table.add_row(result.run_id, *_cells(summarise([result])))
+        table.add_column(result.run_id.rsplit("/", 1)[-1], justify="right", overflow="fold")
+    columns = [_cells(summarise([result])) for result in results]
     if len(results) > 1:
-        table.add_row("all", *_cells(summarise(results)), style="bold")
-    table.caption = "a / b: plugin off / on, over the turns answered in both; rescued: too long with it off"
+        table.add_column("all", justify="right", style="bold")
+        columns.append(_cells(summarise(results)))
+    for name in columns[0]:
+        table.add_row(name, *(column[name] for column in columns))
     return table
 
 
@@ -88,19 +89,19 @@ def _quantile(values: Sequence[float], percent: int) -> float | None:
     return quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
-def _cells(summary: Summary) -> list[str]:
+def _cells(summary: Summary) -> dict[str, str]:
     off, on = summary.off, summary.on
-    return [
-        f"{summary.answered_in_both} of {summary.turns}",
-        str(summary.rescued),
-        f"{off.prompt_tokens:,} / {on.prompt_tokens:,}",
-        f"{off.uncached_tokens:,} / {on.uncached_tokens:,}",
-        f"{_milliseconds(off.ttft_p50_seconds)} / {_milliseconds(on.ttft_p50_seconds)}",
-        f"{_milliseconds(off.ttft_p90_seconds)} / {_milliseconds(on.ttft_p90_seconds)}",
-        _counts(summary.removed_tokens),
-        f"{summary.delta_hat:.3f}",
-        _counts(summary.prefix_breaks) if summary.prefix_breaks.total() else "0",
-    ]
+    return {
+        "turns answered in both": f"{summary.answered_in_both} of {summary.turns}",
+        "turns rescued": str(summary.rescued),
+        "prompt tokens": f"{off.prompt_tokens:,} -> {on.prompt_tokens:,}",
+        "uncached prompt tokens": f"{off.uncached_tokens:,} -> {on.uncached_tokens:,}",
+        "TTFT p50, ms": f"{_milliseconds(off.ttft_p50_seconds)} -> {_milliseconds(on.ttft_p50_seconds)}",
+        "TTFT p90, ms": f"{_milliseconds(off.ttft_p90_seconds)} -> {_milliseconds(on.ttft_p90_seconds)}",
+        "tokens removed by layer": _counts(summary.removed_tokens),
+        "delta_hat": f"{summary.delta_hat:.3f}",
+        "prefix breaks": _counts(summary.prefix_breaks),
+    }
 
 
 def _milliseconds(seconds: float | None) -> str:
@@ -108,4 +109,4 @@ def _milliseconds(seconds: float | None) -> str:
 
 
 def _counts(counts: Counter[str]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()) if count) or "0"
+    return "\n".join(f"{name} {count:,}" for name, count in sorted(counts.items()) if count) or "0"

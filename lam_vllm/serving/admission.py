@@ -64,12 +64,15 @@ class Admission:
         """
         box = current_box.get() or RequestBox()
         try:
-            return self._counted(box, await self._admit(request, messages, box))
+            plan = await self._admit(request, messages, box)
         except OptionError as error:
             raise self._rejected(box, error) from None
         except Exception as error:  # noqa: BLE001 - the request must go through whatever is wrong in here
             self.worker.log(error)
-            return failed_open(messages, "internal_error")
+            plan = failed_open(messages, "internal_error")
+        box.outcome = plan.outcome
+        self._metrics.requests.labels(box.api, plan.outcome, plan.reason).inc()
+        return plan
 
     def refuse_if_asked(self, request: Any) -> None:
         """Reject a request that asks for compaction where none is possible; let any other pass.
@@ -108,14 +111,20 @@ class Admission:
         return replace(plan, seconds=time.perf_counter() - begun)
 
     def _settle(self, plan: Plan, engine_inputs: Sequence[Any], box: RequestBox) -> None:
+        if plan.prefix_break is not None:
+            self._metrics.prefix_breaks.labels(plan.prefix_break).inc()
         prefilled = sum(len(entry.get("prompt_token_ids") or ()) for entry in engine_inputs)
         saved = plan.report.saved_tokens if plan.report is not None and plan.outcome == "changed" else 0
         settled = Settled(plan.outcome, plan.reason, prefilled + saved, prefilled, plan.seconds, plan.report)
         box.settled.append(settled)
         self._metrics.prompt_tokens_original.labels(box.api).inc(max(0, settled.original_tokens))
         self._metrics.prompt_tokens_prefilled.labels(box.api).inc(prefilled)
-        if plan.report is not None and settled.original_tokens > 0:
-            self._metrics.removal_ratio.observe(max(0.0, saved / settled.original_tokens))
+        if plan.report is None:
+            return
+        self._metrics.removal_ratio.observe(max(0.0, saved / max(1, settled.original_tokens)))
+        self._count_report(plan.report)
+        if plan.reason == "no_observation" and looks_like_tool_user(plan.messages):
+            self.looked_like_tool_user += 1
 
     def _options(self, request: Any, box: RequestBox) -> Options:
         if not self.enabled:
@@ -136,10 +145,7 @@ class Admission:
         except TimeoutError:
             self._later(functools.partial(self.worker.note_failure, list(messages), salt))
             return failed_open(messages, "time_limit")
-        except Exception as error:  # noqa: BLE001 - the pool itself: the request must go through
-            self.worker.log(error)
-            return failed_open(messages, "internal_error")
-        if plan.outcome == "changed" and plan.report is not None and is_sampled(plan.report.prefix_digest):
+        if plan.report is not None and options.mode == "on" and is_sampled(plan.report.prefix_digest):
             self._later(functools.partial(self._recheck, options, list(messages), plan.messages, salt))
         return plan
 
@@ -158,17 +164,6 @@ class Admission:
         self._later_tasks.add(task)  # the loop itself holds tasks weakly
         task.add_done_callback(self._later_tasks.discard)
 
-    def _counted(self, box: RequestBox, plan: Plan) -> Plan:
-        box.outcome = plan.outcome
-        self._metrics.requests.labels(box.api, plan.outcome, plan.reason).inc()
-        if plan.prefix_break is not None:
-            self._metrics.prefix_breaks.labels(plan.prefix_break).inc()
-        if plan.report is not None:
-            self._count_report(plan.report)
-            if plan.reason == "no_observation" and looks_like_tool_user(plan.messages):
-                self.looked_like_tool_user += 1
-        return plan
-
     def _count_report(self, report: Report) -> None:
         metrics = self._metrics
         for layer, tokens in report.new_removed_tokens.items():
@@ -184,7 +179,7 @@ class Admission:
         encoded = report.work.encoder_calls
         metrics.encoder_windows.labels("encoder").inc(encoded)
         metrics.encoder_windows.labels("memo").inc(max(0, report.work.new_windows - encoded))
-        metrics.raise_delta_hat(report.delta_hat)
+        metrics.raise_bounds(report.delta, report.delta_hat)
         metrics.memo_bytes.labels("prefix").set(self.worker.compactors.memo_bytes_used)
         metrics.store_bytes.labels("records").set(self.worker.records.bytes_used)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -61,8 +61,8 @@ def report_header(settled: Iterable[Settled]) -> bytes:
         "prefilled_tokens": sum(entry.prefilled_tokens for entry in entries),
         "milliseconds": round(1000 * sum(entry.seconds for entry in entries), 2),
         **_report_values([entry.report for entry in entries if entry.report is not None]),
+        "reasons": _sums([_reasons(entry) for entry in entries]),
     }
-    values["reasons"] = _sums([{entry.reason: 1} for entry in entries] + [values.pop("counted", {})])
     header = _ascii(values)
     return header if len(header) <= HEADER_LIMIT_BYTES else _ascii({**values, "reasons": {}})
 
@@ -74,15 +74,19 @@ def _report_values(reports: list[Report]) -> dict[str, Any]:
     return {
         "profile": last.profile,
         "algorithm": last.algorithm,
-        "removed_tokens": _sums([dict(report.removed_tokens) for report in reports]),
+        "removed_tokens": _sums([report.removed_tokens for report in reports]),
         "stub_tokens": sum(report.stub_tokens for report in reports),
         "delta_hat": round(max(report.delta_hat for report in reports), 6),
         "prefix": last.prefix_digest,
-        "counted": _sums([dict(report.reasons) for report in reports]),
     }
 
 
-def _sums(counts: list[dict[str, int]]) -> dict[str, int]:
+def _reasons(entry: Settled) -> Mapping[str, int]:
+    """Counts over observations where there were any; else the one reason of the whole prompt."""
+    return entry.report.reasons if entry.report is not None and entry.report.observations else {entry.reason: 1}
+
+
+def _sums(counts: list[Mapping[str, int]]) -> dict[str, int]:
     total: dict[str, int] = {}
     for each in counts:
         for key, count in each.items():

@@ -48,15 +48,14 @@ def build_service(
     """A service with empty books. The key of the record ids is new in every process, so no id outlives it.
 
     Raises:
-        OptionError: the default profile needs an encoder and there is none.
+        MissingExtraError: the default profile needs an encoder and there is none.
     """
     worker = Worker(
         Compactors(count_tokens, encoder, tokenizer_name),
         PrefixWatch(),
         RecordStore(RECORD_BYTES, secrets.token_bytes(32)),
     )
-    compactor = worker.compactors.get(settings.options.config)
-    metrics.show_delta(compactor.config.threshold_cos)
+    worker.compactors.get(settings.options.config)  # a default that cannot work must stop the server, not a request
     pool = Pool(metrics.queue_depth)
     admission = Admission(settings.options, worker, pool, metrics, seam)
     return Service(settings, admission, worker, pool, metrics, vllm_version)

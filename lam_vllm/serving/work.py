@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ MEMO_BYTES = 128_000_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to hand to vLLM, and why. `messages` is the object that was given unless something was removed."""
+    """What to hand to vLLM, and why. `messages` is the object that was given unless its text had to change."""
 
     messages: Any
     outcome: Outcome
@@ -83,7 +83,8 @@ class Worker:
             self.note_failure(messages, salt)
             return failed_open(messages, "encoder_error" if isinstance(error, EncoderError) else "internal_error")
         outcome, reason = _outcome(options, compaction)
-        emitted = compaction.messages if outcome == "changed" else messages
+        # An escaped stub-like line changes bytes without removing any, so `messages` decides here, not `changed`.
+        emitted = compaction.messages if options.mode == "on" else messages
         cause = self._keep_books(options, messages, emitted, compaction, salt)
         return Plan(emitted, outcome, reason, compaction.report, cause)
 
@@ -141,12 +142,14 @@ def failed_open(messages: Any, reason: str) -> Plan:
 
 
 def _outcome(options: Options, compaction: Compaction) -> tuple[Outcome, str]:
-    reason = next(_by_count(compaction.report), "no_repeat")
+    reason = _reason(compaction.report)
     if options.mode == "observe":
         return "observed", "none" if compaction.changed else reason
     return ("changed", "none") if compaction.changed else ("unchanged", reason)
 
 
-def _by_count(report: Report) -> Iterator[str]:
-    """Reasons for leaving text alone, the most frequent first; equal counts by name, so that labels do not flicker."""
-    return iter(sorted(report.reasons, key=lambda reason: (-report.reasons[reason], reason)))
+def _reason(report: Report) -> str:
+    """Why text was left alone: the most frequent reason; of equal ones the first by name, so that labels are stable."""
+    if not report.observations:
+        return "no_observation"
+    return min(report.reasons, key=lambda reason: (-report.reasons[reason], reason), default="no_repeat")

@@ -87,7 +87,7 @@ def test_the_lowest_indexed_eligible_window_represents_even_when_a_later_one_is_
     retained = RetainedWindows(DIMENSION)
     for text, embedding, eligible in (("x", near, False), ("y", far, True), ("z", near, True)):
         retained.add(text, embedding, eligible)
-    found = find_match("alpha", lambda text: near, retained, 0.95)
+    found = find_match("alpha", lambda _: near, retained, 0.95)
     assert found.match is not None
     assert found.match.representative == 1
     assert found.match.distance > 0
@@ -96,7 +96,7 @@ def test_the_lowest_indexed_eligible_window_represents_even_when_a_later_one_is_
 def test_threshold_one_matches_another_text_only_with_an_identical_embedding() -> None:
     retained = _retained(("alpha", True))
     assert find_match("alpha ", _embed, retained, 1.0).match is None
-    assert find_match("other", lambda text: _embed("alpha"), retained, 1.0).match == Match(0, 0.0)
+    assert find_match("other", lambda _: _embed("alpha"), retained, 1.0).match == Match(0, 0.0)
 
 
 def _worst_loss(all_rows: Embedding, kept_rows: Embedding, queries: int, seed: int) -> float:
@@ -122,7 +122,7 @@ def test_no_query_loses_more_than_the_largest_accepted_distance_on_synthetic_vec
     rows = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     retained, distances = RetainedWindows(DIMENSION), [0.0]
     for index, row in enumerate(rows):
-        match = find_match(str(index), lambda text, row=row: row, retained, threshold_cos).match  # type: ignore[misc]
+        match = find_match(str(index), lambda _, row=row: row, retained, threshold_cos).match  # type: ignore[misc]
         if match is None:
             retained.add(str(index), row, eligible=True)
         else:

@@ -17,7 +17,8 @@ THRESHOLDS = (0.5, 0.9, 0.95, 0.99, 0.9999, 1.0)
 
 
 def _unit(vectors: NDArray[np.float64]) -> Embedding:
-    return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
+    unit: Embedding = (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
+    return unit
 
 
 def _near_threshold(rng: np.random.Generator, query: Embedding, threshold_cos: float, count: int) -> Embedding:

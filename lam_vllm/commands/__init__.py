@@ -1,0 +1,1 @@
+"""The commands of `lam-vllm`, one module each."""

@@ -1,0 +1,32 @@
+"""A token counter from a tokenizer's file, folder or hub name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from lam_vllm.errors import OptionError
+
+ALLOWED = "a tokenizer.json, a folder that holds one, or a name on the model hub"
+
+
+def load_token_counter(name: str) -> Callable[[str], int]:
+    """A function from text to its number of tokens, without special tokens.
+
+    Raises:
+        OptionError: there is no such tokenizer, here or on the hub.
+    """
+    path = Path(name) / "tokenizer.json" if Path(name).is_dir() else Path(name)
+    try:
+        tokenizer = Tokenizer.from_file(str(path)) if path.exists() else Tokenizer.from_pretrained(name)
+    except Exception as error:  # noqa: BLE001 - the library raises plain Exception for files and for the hub alike
+        raise OptionError("tokenizer", name, f"{ALLOWED} ({error})") from None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+
+    def count_tokens(text: str) -> int:
+        return len(tokenizer.encode(text, add_special_tokens=False))
+
+    return count_tokens

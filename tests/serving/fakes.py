@@ -1,0 +1,104 @@
+"""Stand-ins for vLLM at the one seam where the plugin touches it; everything else in these tests is the real thing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from lam_vllm.config import CompactorConfig
+from lam_vllm.encoders.base import Encoder
+from lam_vllm.errors import OptionError
+from lam_vllm.metrics import Metrics
+from lam_vllm.serving.admission import Seam, install
+from lam_vllm.serving.box import RequestBox, current_box
+from lam_vllm.serving.options import Mode, Options, Settings
+from lam_vllm.serving.service import Service, build_service
+from lam_vllm.types import Message
+
+TEXT = "\n".join(f"line {number} of a long listing, the same each time" for number in range(40))
+
+
+def agent_messages(*results: str) -> list[Message]:
+    """A conversation in which a tool returned these results, one after the other."""
+    messages: list[Message] = [{"role": "user", "content": "go"}]
+    for number, result in enumerate(results):
+        messages += [
+            {"role": "assistant", "content": f"call {number}"},
+            {"role": "tool", "tool_call_id": f"call_{number}", "content": result},
+        ]
+    return messages
+
+
+class Refused(Exception):
+    """Stands for vLLM's validation error."""
+
+
+class Renderer:
+    """Renders messages as vLLM does, as far as the hook can see: it is awaited, and returns token ids."""
+
+    def __init__(self) -> None:
+        self.rendered: list[Any] = []
+
+    async def preprocess_chat(
+        self, request: Any, messages: Any, default_template: Any = None, *, skip_mm_cache: bool = False
+    ) -> tuple[list[Any], list[Any]]:
+        self.rendered.append(messages)
+        text = " ".join(str(message.get("content")) for message in messages)
+        return [], [{"prompt_token_ids": list(range(len(text.split())))}]
+
+
+def count_words(text: str) -> int:
+    return len(text.split())
+
+
+@dataclass
+class Server:
+    """One hooked renderer and the service behind it."""
+
+    mode: Mode = "on"
+    config: CompactorConfig = field(default_factory=lambda: CompactorConfig(profile="exact"))
+    encoder: Encoder | None = None
+    harmony: bool = False
+
+    def __post_init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.renderer = Renderer()
+        self.box = RequestBox()
+        self.service: Service = build_service(
+            Settings(Options(self.mode, self.config, True), None),
+            metrics=Metrics(self.registry),
+            count_tokens=count_words,
+            encoder=self.encoder,
+            tokenizer_name="words",
+            vllm_version="0.32.0",
+            seam=Seam(reject=self._reject, has_media=lambda messages: False, harmony=self.harmony),
+        )
+        install(self.renderer, self.service.admission)
+
+    @staticmethod
+    def _reject(error: OptionError) -> Exception:
+        return Refused(str(error))
+
+    async def ask(self, messages: Any, box: RequestBox | None = None, **fields: Any) -> Any:
+        """What reached the renderer for a request with these fields."""
+        self.box = box or RequestBox()
+        token = current_box.set(self.box)
+        try:
+            await self.renderer.preprocess_chat(SimpleNamespace(**fields), messages)
+            await self.service.admission.ended()
+        finally:
+            current_box.reset(token)
+        return self.renderer.rendered[-1]
+
+    def counted(self, outcome: str, reason: str) -> float:
+        """How many requests were counted so."""
+        return sum(
+            self.registry.get_sample_value(
+                "lam:requests_total", {"api": api, "outcome": outcome, "reason": reason}
+            )
+            or 0.0
+            for api in ("chat", "responses", "messages", "tokenize")
+        )

@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lam_vllm.config import CompactorConfig
+from lam_vllm.encoders.base import Encoder
+from lam_vllm.errors import EncoderError
+from lam_vllm.serving import admission
+from lam_vllm.serving.admission import install, looks_like_tool_user, pass_through_reason
+from lam_vllm.serving.box import RequestBox, report_header
+from lam_vllm.serving.work import Worker
+from tests.serving.fakes import TEXT, Refused, Server, agent_messages
+
+REPEATED = agent_messages(TEXT, TEXT)
+
+
+def run(server: Server, messages: Any, box: RequestBox | None = None, **fields: Any) -> Any:
+    return asyncio.run(server.ask(messages, box, **fields))
+
+
+def test_a_repeat_reaches_vllm_as_a_reference_and_the_given_messages_stay_as_they_were() -> None:
+    server, given = Server(), copy.deepcopy(REPEATED)
+    rendered = run(server, given)
+    assert given == REPEATED
+    assert rendered[:-1] == given[:-1]
+    assert len(rendered[-1]["content"]) < 200
+    assert server.counted("changed", "none") == 1
+
+
+def test_where_nothing_is_removed_the_very_same_object_is_handed_on() -> None:
+    server, given = Server(), agent_messages(TEXT)
+    assert run(server, given) is given
+    assert server.counted("unchanged", "no_repeat") == 1
+
+
+def test_a_chat_without_tool_results_says_so() -> None:
+    server = Server()
+    run(server, [{"role": "user", "content": "hello"}])
+    assert server.counted("unchanged", "no_observation") == 1
+
+
+def test_a_server_that_is_off_hands_the_object_on_and_computes_nothing() -> None:
+    server, given = Server(mode="off"), copy.deepcopy(REPEATED)
+    assert run(server, given) is given
+    assert server.counted("passed_through", "off") == 1
+    assert server.box.settled == []
+    assert server.service.worker.compactors.memo_bytes_used == 0
+
+
+def test_a_request_can_turn_a_server_on_that_is_off_and_off_that_is_on() -> None:
+    off, on = Server(mode="off"), Server()
+    assert run(off, REPEATED, lam=True) is not REPEATED
+    assert run(off, REPEATED, RequestBox(options_header="true")) is not REPEATED
+    assert run(off, REPEATED, vllm_xargs={"lam_enabled": 1}) is not REPEATED
+    assert run(on, REPEATED, RequestBox(options_header="off"), lam=True) is REPEATED
+
+
+def test_the_switch_wins_over_everything_a_request_says() -> None:
+    server = Server()
+    server.service.admission.enabled = False
+    assert run(server, REPEATED, RequestBox(options_header='{"bogus": 1}'), lam=True) is REPEATED
+    assert server.counted("passed_through", "off") == 1
+
+
+def test_observing_reports_and_changes_nothing() -> None:
+    server = Server(mode="observe")
+    assert run(server, REPEATED) is REPEATED
+    (settled,) = server.box.settled
+    assert settled.outcome == "observed"
+    assert settled.original_tokens == settled.prefilled_tokens
+    assert settled.report is not None
+    assert settled.report.saved_tokens > 0
+    assert server.service.worker.records.bytes_used == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "header", "name"),
+    [
+        ({"lam": {"min_tokens": -1}}, None, "lam.min_tokens"),
+        ({"vllm_xargs": {"lam_bogus": 1}}, None, "vllm_xargs.lam_bogus"),
+        ({}, '{"profile": "guarded"}', "x-lam.profile"),
+    ],
+)
+def test_a_bad_option_is_vllms_own_validation_error_and_names_itself(
+    fields: dict[str, Any], header: str | None, name: str
+) -> None:
+    server = Server()
+    with pytest.raises(Refused, match=name):
+        run(server, REPEATED, RequestBox(options_header=header), **fields)
+    assert server.renderer.rendered == []
+    assert server.counted("rejected", "none") == 1
+
+
+def test_tokens_are_what_vllm_made_plus_what_was_removed_less_the_stubs() -> None:
+    server = Server()
+    run(server, REPEATED)
+    (settled,) = server.box.settled
+    without = Server(mode="observe")
+    run(without, REPEATED)
+    assert settled.original_tokens == without.box.settled[0].prefilled_tokens
+    assert settled.report is not None
+    assert settled.prefilled_tokens == settled.original_tokens - settled.report.saved_tokens
+
+
+def test_a_batch_is_summed_in_one_report() -> None:
+    server = Server()
+    alone = run(server, REPEATED) and json.loads(report_header(server.box.settled))
+    box = RequestBox()
+    for _ in range(3):
+        run(server, REPEATED, box)
+    report = json.loads(report_header(box.settled))
+    assert report["original_tokens"] == 3 * alone["original_tokens"]
+    assert report["removed_tokens"]["l0"] == 3 * alone["removed_tokens"]["l0"]
+
+
+NO_MEDIA = RequestBox()
+PASSES = {
+    "unauthenticated": ({}, RequestBox(authorized=False)),
+    "response_started": ({}, RequestBox(response_started=True)),
+    "truncation": ({"truncate_prompt_tokens": 100}, NO_MEDIA),
+    "token_reuse": ({"kv_transfer_params": {"prompt_token_ids": [1, 2]}}, NO_MEDIA),
+}
+
+
+@pytest.mark.parametrize("reason", PASSES)
+def test_some_requests_reach_vllm_as_they_came(reason: str) -> None:
+    server = Server()
+    fields, box = PASSES[reason]
+    assert run(server, REPEATED, RequestBox(authorized=box.authorized, response_started=box.response_started), **fields) is REPEATED  # fmt: skip
+    assert server.counted("passed_through", reason) == 1
+    assert json.loads(report_header(server.box.settled))["reasons"] == {reason: 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "media", "reason"),
+    [
+        ({"truncation": "auto"}, False, "truncation"),
+        ({"truncation": None}, False, "truncation"),
+        ({"truncation": "disabled"}, False, None),
+        ({"truncate_prompt_tokens": -1}, False, "truncation"),
+        ({"truncate_prompt_tokens": None}, False, None),
+        ({"kv_transfer_params": {"prompt_token_ids": [1]}, "echo": True}, False, None),
+        ({"kv_transfer_params": {"prompt_token_ids": [1]}}, True, None),
+        ({"kv_transfer_params": {"remote": 1}}, False, None),
+    ],
+)
+def test_whether_vllm_would_cut_or_ignore_the_messages(
+    fields: dict[str, Any], media: bool, reason: str | None
+) -> None:
+    from types import SimpleNamespace
+
+    request = SimpleNamespace(**fields)
+    before = copy.deepcopy(fields)
+    assert pass_through_reason(request, REPEATED, RequestBox(), lambda messages: media) == reason
+    assert vars(request) == before
+
+
+def test_messages_that_are_no_list_are_not_looked_at() -> None:
+    server, given = Server(), iter(REPEATED)
+    rendered: Iterator[Any] = iter(())
+
+    async def ask() -> None:
+        nonlocal rendered
+        plan = await server.service.admission.admit(object(), given)
+        rendered = plan.messages
+
+    asyncio.run(ask())
+    assert rendered is given
+    assert list(given) == REPEATED
+    assert server.counted("passed_through", "not_a_list") == 1
+
+
+class BrokenEncoder:
+    """An encoder whose model fails, as one does when memory runs out."""
+
+    fingerprint, name, dimension, window_tokens, threshold_cos = "broken", "broken", 2, 510, 0.95
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def token_offsets(self, text: str) -> list[tuple[int, int]]:
+        return [(place, place + 1) for place in range(len(text))]
+
+    def encode(self, text: str) -> Any:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(EncoderError("no memory"), "encoder_error"), (ZeroDivisionError(), "internal_error")],
+)
+def test_a_failure_passes_the_originals_through_and_is_counted(error: Exception, reason: str) -> None:
+    encoder: Encoder = BrokenEncoder(error)
+    server = Server(config=CompactorConfig(profile="paper"), encoder=encoder)
+    assert run(server, REPEATED) is REPEATED
+    assert server.counted("failed_open", reason) == 1
+    assert server.box.settled[0].outcome == "failed_open"
+
+
+def test_the_turn_after_a_failure_is_counted_as_its_break_and_not_as_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "_compact", lambda *_: 1 / 0)
+        run(server, REPEATED)
+    run(server, REPEATED)
+    breaks = server.service.metrics.counts("prefix_breaks")
+    assert breaks == {"defect": 0, "failed_open": 1, "config_changed": 0, "client_changed": 0}
+
+
+def test_a_damaged_memo_costs_one_retry_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    compactor = server.service.worker.compactors.get(server.config)
+    expected = run(server, REPEATED)
+    monkeypatch.setattr(compactor, "_memo", None)  # every use of it fails from here on
+    with pytest.raises(AttributeError):
+        compactor.compact(REPEATED)
+    monkeypatch.undo()
+    monkeypatch.setattr(compactor._memo, "take", lambda digests: 1 / 0)
+    assert run(server, REPEATED) == expected
+    assert server.counted("failed_open", "internal_error") == 0
+
+
+def test_a_request_past_the_time_limit_goes_through_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    release = threading.Event()
+    server = Server()
+    monkeypatch.setattr(admission, "TIME_LIMIT_SECONDS", 0.0)
+
+    async def ask() -> Any:
+        blocked = asyncio.create_task(server.service.pool.submit(lambda: release.wait(10)))
+        await asyncio.sleep(0)
+        plan = await server.service.admission.admit(object(), REPEATED)
+        release.set()
+        await blocked
+        await server.service.admission.ended()
+        return plan
+
+    plan = asyncio.run(ask())
+    assert (plan.messages, plan.outcome, plan.reason) == (REPEATED, "failed_open", "time_limit")
+
+
+def test_cancelling_a_request_cancels_the_hook() -> None:
+    server = Server()
+
+    async def ask() -> None:
+        task = asyncio.create_task(server.ask(REPEATED))
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(ask())
+
+
+def test_a_prefix_that_would_come_out_otherwise_from_nothing_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "is_sampled", lambda digest: True)
+    server = Server()
+    run(server, REPEATED)
+    assert server.service.metrics.counts("prefix_breaks")["defect"] == 0
+    monkeypatch.setattr(Worker, "differs_from_nothing", lambda *_: True)
+    run(server, agent_messages(TEXT, TEXT, TEXT))
+    assert server.service.metrics.counts("prefix_breaks")["defect"] == 1
+
+
+def test_installing_twice_is_the_same_as_once() -> None:
+    server = Server()
+    install(server.renderer, server.service.admission)
+    run(server, REPEATED)
+    assert server.counted("changed", "none") == 1
+
+
+def test_removals_are_counted_once_over_the_turns_of_a_conversation() -> None:
+    server = Server()
+    for length in range(1, len(REPEATED) + 1):
+        run(server, REPEATED[:length])
+    run(server, [*REPEATED, {"role": "assistant", "content": "done"}])
+    (settled,) = server.box.settled
+    assert settled.report is not None
+    assert server.service.metrics.counts("tokens_removed")["l0"] == settled.report.removed_tokens["l0"]
+
+
+def test_removed_text_is_kept_for_look_ups_unless_the_request_says_no() -> None:
+    server = Server()
+    run(server, REPEATED, lam={"store": False})
+    assert server.service.worker.records.bytes_used == 0
+    run(server, REPEATED, cache_salt="tenant")
+    assert server.service.worker.records.bytes_used > 0
+
+
+def test_a_salt_reaches_the_memo_from_the_body_or_the_header() -> None:
+    server = Server()
+    run(server, REPEATED, cache_salt="one")
+    run(server, REPEATED, RequestBox(salt_header="one"))
+    assert _known(server) == len(REPEATED)
+    run(server, REPEATED, RequestBox(salt_header="two"))
+    assert _known(server) == 0
+
+
+def _known(server: Server) -> int:
+    report = server.box.settled[-1].report
+    assert report is not None
+    return report.work.known_messages
+
+
+def test_a_model_whose_prompts_the_hook_cannot_see_refuses_who_asks_and_serves_the_rest() -> None:
+    server = Server(mode="off", harmony=True)
+    server.service.admission.refuse_if_asked(object())
+    assert run(server, REPEATED) is REPEATED
+    with pytest.raises(Refused, match="lam"):
+        run(server, REPEATED, lam=True)
+
+
+def test_agents_that_send_tool_output_as_user_messages_are_recognised_and_people_are_not() -> None:
+    def talk(reply: str) -> list[Any]:
+        return 3 * [{"role": "assistant", "content": "ls"}, {"role": "user", "content": reply}]
+
+    assert looks_like_tool_user(talk("x" * 500))
+    assert not looks_like_tool_user(talk("thanks, go on"))
+    server = Server()
+    run(server, talk("x" * 500))
+    assert server.service.admission.looked_like_tool_user == 1

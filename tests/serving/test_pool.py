@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from prometheus_client import CollectorRegistry
+
+from lam_vllm.metrics import Metrics
+from lam_vllm.pool import Pool
+
+
+def test_work_past_the_first_waits_in_order_and_the_loop_stays_free() -> None:
+    registry = CollectorRegistry()
+    pool = Pool(Metrics(registry).queue_depth)
+    release = threading.Event()
+    ended: list[int] = []
+
+    async def run() -> None:
+        tasks = [asyncio.create_task(pool.submit(lambda: release.wait(10)))]
+        tasks += [asyncio.create_task(pool.submit(lambda i=i: ended.append(i))) for i in range(20)]
+        await asyncio.sleep(0.01)
+        assert registry.get_sample_value("lam:queue_depth") == 21
+        assert ended == []
+        release.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(run())
+    pool.close()
+    assert ended == list(range(20))
+    assert registry.get_sample_value("lam:queue_depth") == 0
+
+
+def test_work_runs_in_another_thread_and_its_error_reaches_the_caller() -> None:
+    pool = Pool(Metrics(CollectorRegistry()).queue_depth)
+
+    async def run() -> None:
+        assert await pool.submit(threading.get_ident) != threading.get_ident()
+        try:
+            await pool.submit(lambda: [][0])
+        except IndexError:
+            return
+        raise AssertionError("the error was lost")
+
+    asyncio.run(run())
+    pool.close()
