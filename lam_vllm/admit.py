@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from lam_vllm.config import CompactorConfig
 from lam_vllm.cuts import Cut, decide, render
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.guarded import GuardedPlan, GuardedPlanner
-from lam_vllm.lines import Piece, split_pieces, unit_of
+from lam_vllm.lines import split_pieces, unit_of
 from lam_vllm.memory import ConversationMemory, Section
 from lam_vllm.paper import plan_paper
 from lam_vllm.prices import Prices
@@ -17,9 +17,8 @@ from lam_vllm.stubs import escape
 from lam_vllm.types import Decision, Observation, Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """The text as it is emitted, every replacement in it, and what finding them took. Sums over texts by `+`.
+class Admission(NamedTuple):
+    """The text as it is emitted, every replacement in it, and what finding them took.
 
     `printed` is the number of lines (windows in `paper`) that the text takes in the prompt.
     """
@@ -34,7 +33,8 @@ class Admission:
     windows: int = 0
     encoder_calls: int = 0
 
-    def __add__(self, other: Admission) -> Admission:
+    def plus(self, other: Admission) -> Admission:
+        """Sums over two texts of one result."""
         return Admission(
             "",
             self.decisions + other.decisions,
@@ -48,8 +48,7 @@ class Admission:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """Where a text stands: `printed` lines of its result before it; whether it is the result's `sole` text; and
     `reach`, the earliest array position that a reference in it may name."""
 
@@ -160,7 +159,7 @@ def _shorten(
 
 def _admission(
     observation: Observation,
-    pieces: list[Piece],
+    pieces: list[str],
     section: Section,
     plan: GuardedPlan,
     refused: frozenset[Reason],

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import Literal
+from typing import NamedTuple
 
-from lam_vllm.lines import Piece, join_pieces
+from lam_vllm.lines import Unit, join_pieces
 from lam_vllm.prices import Prices
 from lam_vllm.stubs import Stub, format_stub
 from lam_vllm.types import Decision, Layer, Observation
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """Pieces `start:stop` gave way to `stub`, followed by those of them that are `kept`."""
 
     start: int
@@ -21,14 +19,14 @@ class Cut:
     stub: Stub
     target_result: int
     target_lines: tuple[int, int] | None
-    target_unit: Literal["line", "part"] = "line"
+    target_unit: Unit = "line"
     layer: Layer = "l0"
     shift: int = 0
     distance: float = 0.0
     kept: tuple[int, ...] = ()
 
 
-def render(pieces: list[Piece], unit: Literal["line", "part"], cuts: list[Cut]) -> str:
+def render(pieces: list[str], unit: Unit, cuts: list[Cut]) -> str:
     """The text with every cut replaced by its stub, each on a line of its own.
 
     Between parts, which are not lines, the newline on either side of a stub belongs to the stub (where there is text).
@@ -47,9 +45,9 @@ def render(pieces: list[Piece], unit: Literal["line", "part"], cuts: list[Cut]) 
     return "\n".join(blocks)
 
 
-def decide(observation: Observation, pieces: list[Piece], cuts: list[Cut], prices: Prices) -> tuple[Decision, ...]:
+def decide(observation: Observation, pieces: list[str], cuts: list[Cut], prices: Prices) -> tuple[Decision, ...]:
     """The record of each cut, with its span in the original text and its price."""
-    offsets = [0, *accumulate(len(piece.text) + piece.ends_line for piece in pieces)]
+    offsets = [0, *accumulate(map(len, pieces))]
     decisions = []
     for cut in cuts:
         stub = format_stub(cut.stub)
@@ -68,14 +66,13 @@ def decide(observation: Observation, pieces: list[Piece], cuts: list[Cut], price
                 cut.target_unit,
                 cut.shift,
                 cut.distance,
-                prices.pieces(pieces[cut.start : cut.stop]) - prices.pieces(kept),
+                prices.run(pieces[cut.start : cut.stop]) - prices.run(kept),
                 prices.stub(stub),
             )
         )
     return tuple(decisions)
 
 
-def _block(pieces: list[Piece], unit: Literal["line", "part"], *, final: bool) -> str:
-    """Kept pieces between stubs. A part that ends its line keeps that line end, besides the stub's own newline."""
-    text = join_pieces(pieces)
-    return text + "\n" if unit == "part" and pieces[-1].ends_line and not final else text
+def _block(pieces: list[str], unit: Unit, *, final: bool) -> str:
+    """Kept pieces between stubs. A part that ends its line keeps that newline, besides the stub's own."""
+    return join_pieces(pieces) if unit == "line" or final else "".join(pieces)

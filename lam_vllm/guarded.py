@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 from lam_vllm.config import CompactorConfig
 from lam_vllm.cuts import Cut
 from lam_vllm.encoders.base import Encoder
-from lam_vllm.lines import Piece
 from lam_vllm.memory import ConversationMemory, Place, Section
 from lam_vllm.near_duplicates import Found, find_match
 from lam_vllm.prices import MARGIN_TOKENS, Prices
@@ -157,7 +156,7 @@ class GuardedPlanner:
     def _shown(self, line: int, number: int, place: Place, shift: int) -> bool:
         """Whether an earlier observation shows the line; with another number only where the stub prints the shift."""
         numbers = self._memory.numbers
-        if any(numbers[at] == number for at in self._memory.one.get(line, ()) if at < self._section.start):
+        if any(numbers[at] == number for at in self._memory.places_of(line) if at < self._section.start):
             return True
         return shift != 0 and number != 0 and (line, number - shift) in set(self._lines_at(place))
 
@@ -165,14 +164,14 @@ class GuardedPlanner:
         stop = place.start + place.lines
         return list(zip(self._memory.ids[place.start : stop], self._memory.numbers[place.start : stop], strict=True))
 
-    def _left(self, pieces: list[Piece], exact: list[Cut], start: int, stop: int) -> int:
+    def _left(self, pieces: list[str], exact: list[Cut], start: int, stop: int) -> int:
         """Tokens that `exact` leaves of pieces `start:stop`."""
         cuts = [cut for cut in exact if cut.start < stop and cut.stop > start]
         gone = {place for cut in cuts for place in range(cut.start, cut.stop)}
         kept = sum(self._prices.piece(pieces[place]) for place in range(start, stop) if place not in gone)
         return kept + sum(self._prices.stub(format_stub(cut.stub)) for cut in cuts)
 
-    def _cost(self, pieces: list[Piece], cuts: list[Cut]) -> int:
+    def _cost(self, pieces: list[str], cuts: list[Cut]) -> int:
         gone = {place for cut in cuts for place in range(cut.start, cut.stop) if place not in cut.kept}
         kept = sum(self._prices.piece(piece) for place, piece in enumerate(pieces) if place not in gone)
         return kept + sum(self._prices.stub(format_stub(cut.stub)) for cut in cuts)
@@ -196,9 +195,9 @@ class GuardedPlanner:
         return Place(section.result, section.first_line + moved, span.stop - span.start, section.start + moved)
 
 
-def _spans(text: str, pieces: list[Piece], encoder: Encoder) -> list[_Span]:
+def _spans(text: str, pieces: list[str], encoder: Encoder) -> list[_Span]:
     """Windows of whole lines; a window that holds a part of a line is left to `exact`."""
-    starts = {offset: place for place, offset in enumerate(accumulate((len(p.text) + 1 for p in pieces), initial=0))}
+    starts = {offset: place for place, offset in enumerate(accumulate(map(len, pieces), initial=0))}
     starts[len(text)] = len(pieces)
     spans = []
     for window in line_windows(text, encoder.token_offsets, encoder.window_tokens):
@@ -225,7 +224,7 @@ def _weave(planner: RunPlanner, chosen: list[Cut]) -> list[Cut]:
     place = 0
     for cut in chosen:
         cuts += planner.plan(place, cut.start)
-        noted = replace(cut, stub=replace(cut.stub, note=planner.memory.stubs == 0))
+        noted = cut._replace(stub=cut.stub._replace(note=planner.memory.stubs == 0))
         planner.put(noted)
         planner.leave()
         cuts.append(noted)

@@ -1,25 +1,23 @@
-"""Text as lines, and lines as keys: what makes two lines equal up to a constant shift of their leading number."""
+"""Text as pieces (lines, or parts of long lines), and what makes two pieces equal up to a shifted line number.
+
+A piece is a string. One that ends its line carries the newline, also the last line of a text, which has none there:
+so a piece says by itself whether it ends its line, and a part of a line never equals a whole one.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-Key: TypeAlias = str | tuple[int, str, str] | tuple[str]
-"""A plain line; (width of a padded number or 0, separator, rest); or a part that does not end its line."""
+Unit: TypeAlias = Literal["line", "part"]
+Key: TypeAlias = str | tuple[int, str, str]
+"""A piece as it is; or, with a leading line number: (width of a padded number or 0, separator, rest)."""
 
 LONG_LINE_CHARACTERS = 200
-_NUMBERED = re.compile(r"( *)([1-9][0-9]{0,8})([\t|→]|[:\-](?![0-9][0-9](?![0-9])))", re.ASCII)
+NUMBER_STARTS = frozenset(" 123456789")
+"""Only a piece that begins with one of these can carry a line number."""
+_NUMBERED = re.compile(r"( *)([1-9][0-9]{0,8})([\t|→]|[:\-](?![0-9][0-9](?![0-9])))")
 _PART_ENDS = re.compile(r"(?<=, )|(?<=; )|(?<=> )|(?<=\\n)")
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A line, or a part of a long one: its text without line end, and whether it ends its line."""
-
-    text: str
-    ends_line: bool
 
 
 def number_key(line: str) -> tuple[Key, int]:
@@ -39,13 +37,13 @@ def number_key(line: str) -> tuple[Key, int]:
 def renumbered(line: str, shift: int) -> str:
     """The line with its leading number moved by `shift`, right-aligned to the same column; unnumbered: as it is."""
     key, number = number_key(line)
-    if shift == 0 or not isinstance(key, tuple) or len(key) != 3:
+    if shift == 0 or isinstance(key, str):
         return line
     width, separator, rest = key
     return f"{str(number + shift).rjust(width)}{separator}{rest}"
 
 
-def unit_of(text: str) -> Literal["line", "part"]:
+def unit_of(text: str) -> Unit:
     """`part` where long lines hold at least half of the text (JSON, minified code); else `line`."""
     if len(text) <= LONG_LINE_CHARACTERS:
         return "line"
@@ -53,35 +51,22 @@ def unit_of(text: str) -> Literal["line", "part"]:
     return "part" if 2 * long >= len(text) else "line"
 
 
-def split_pieces(text: str, unit: Literal["line", "part"]) -> list[Piece]:
+def split_pieces(text: str, unit: Unit) -> list[str]:
     """The text as lines (split on newline alone), or as parts of lines; `join_pieces` is the inverse."""
-    lines = text.split("\n")
+    lines = [line + "\n" for line in text.split("\n")]
     if unit == "line":
-        return [Piece(line, True) for line in lines]
-    pieces: list[Piece] = []
-    for line in lines:
-        *inner, last = cut_parts(line)
-        pieces.extend(Piece(part, False) for part in inner)
-        pieces.append(Piece(last, True))
-    return pieces
+        return lines
+    return [part for line in lines for part in _cut(line)]
 
 
-def cut_parts(line: str) -> list[str]:
+def join_pieces(pieces: list[str]) -> str:
+    """The text of pieces that end a text: without the last one's newline."""
+    return "".join(pieces).removesuffix("\n")
+
+
+def _cut(line: str) -> list[str]:
     """The line cut after `, `, `; `, `> ` and an escaped newline: each cut depends on two characters alone."""
     parts = [part for part in _PART_ENDS.split(line) if part]
-    return parts or [""]
-
-
-def join_pieces(pieces: list[Piece]) -> str:
-    """The text of these pieces; a line end follows every piece that ends its line, but the last."""
-    if not pieces:
-        return ""
-    text = "".join(piece.text + "\n" if piece.ends_line else piece.text for piece in pieces)
-    return text[:-1] if pieces[-1].ends_line else text
-
-
-def piece_key(piece: Piece, unit: Literal["line", "part"]) -> tuple[Key, int]:
-    """Key and number of a piece. Parts carry no number; one that does not end its line never equals a whole line."""
-    if unit == "line":
-        return number_key(piece.text)
-    return (piece.text if piece.ends_line else (piece.text,)), 0
+    if len(parts) > 1 and parts[-1] == "\n":  # a line end is no part of its own
+        parts[-2:] = [parts[-2] + "\n"]
+    return parts

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from lam_vllm.lines import Key
+from lam_vllm.lines import Key, Unit
 from lam_vllm.near_duplicates import RetainedWindows
 from lam_vllm.types import Decision, Reason
 
@@ -19,19 +19,21 @@ POSITIONS_EACH_END = 8
 """Of a line's earlier positions the first and the latest few are tried: a bound on work that content alone decides."""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+Places: TypeAlias = int | list[int]
+"""Array positions of a line, ascending: a bare number as long as there is one, since most lines never repeat."""
+
+
+class Section(NamedTuple):
     """The lines of one emitted text: where they begin in the arrays, and what the prompt calls them."""
 
     start: int
     result: int
     first_line: int
-    unit: Literal["line", "part"]
+    unit: Unit
     position_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a retained window stands whole: `lines` printed lines of `result` from line `first`, array position `start`.
 
     Fixed token windows (profile `paper`) are not lines: `first` is then the window's ordinal in its result.
@@ -43,8 +45,7 @@ class Place:
     start: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Emitted:
+class Emitted(NamedTuple):
     """What became of one message: changed texts by part, the decisions, and why nothing (more) was removed."""
 
     texts: tuple[tuple[int | None, str], ...] = ()
@@ -55,8 +56,7 @@ class Emitted:
     observation: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(NamedTuple):
     """Lengths of everything that grows; a memory is cut back to one by `rollback`."""
 
     lines: int
@@ -86,8 +86,8 @@ class ConversationMemory:
     table: dict[Key, int] = field(default_factory=dict)
     ids: list[int] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
-    one: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    pair: defaultdict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
+    one: dict[int, Places] = field(default_factory=dict)
+    pair: dict[tuple[int, int], Places] = field(default_factory=dict)
     sections: list[Section] = field(default_factory=list)
     whole: dict[int, int] = field(default_factory=dict)  # section start -> lines, where a result was emitted whole
     places: list[Place | None] = field(default_factory=list)  # one per retained window; None: not whole in the prompt
@@ -102,7 +102,7 @@ class ConversationMemory:
         """The number of a key, given out in order of first appearance."""
         return self.table.setdefault(key, len(self.table))
 
-    def open_section(self, result: int, first_line: int, unit: Literal["line", "part"]) -> Section:
+    def open_section(self, result: int, first_line: int, unit: Unit) -> Section:
         """Begin the lines of a text; what is appended from here belongs to it."""
         section = Section(len(self.ids), result, first_line, unit, self.position_tokens)
         self.sections.append(section)
@@ -114,13 +114,22 @@ class ConversationMemory:
         previous = self.ids[-1] if position else HOLE
         self.ids += ids
         self.numbers += numbers
-        one, pair = self.one, self.pair
         for line in ids:
-            one[line].append(position)
+            _push(self.one, line, position)
             if previous >= 0:
-                pair[previous, line].append(position - 1)
+                _push(self.pair, (previous, line), position - 1)
             previous = line
             position += 1
+
+    def extend_fresh(self, ids: Sequence[int], numbers: Sequence[int]) -> None:
+        """`extend` for lines that no text showed before: their index entries are new, and made in bulk."""
+        start = len(self.ids)
+        before = self.ids[-1:] if start and self.ids[-1] != HOLE else []
+        self.ids += ids
+        self.numbers += numbers
+        self.one.update(zip(ids, range(start, len(self.ids)), strict=True))
+        following = zip([*before, *ids], ids if before else ids[1:], strict=False)
+        self.pair.update(zip(following, range(start - len(before), len(self.ids)), strict=False))
 
     def hole(self) -> None:
         """Append the place of a stub, or the end of a text."""
@@ -128,12 +137,16 @@ class ConversationMemory:
         self.numbers.append(0)
 
     def positions(self, line: int, following: int | None) -> Sequence[int]:
-        """Where this line was emitted with `following` after it; else the latest place of the line alone."""
+        """Where this line was emitted with `following` after it (the first and latest few); else its latest place."""
         both = self.pair.get((line, following)) if following is not None else None
-        if both:
-            return both if len(both) <= 2 * POSITIONS_EACH_END else _ends(both)
-        alone = self.one.get(line)
-        return alone[-1:] if alone else ()
+        if both is not None:
+            return (both,) if isinstance(both, int) else both if len(both) <= 2 * POSITIONS_EACH_END else _ends(both)
+        return self.places_of(line)[-1:]
+
+    def places_of(self, line: int) -> Sequence[int]:
+        """Every place of a line, ascending."""
+        places = self.one.get(line)
+        return () if places is None else (places,) if isinstance(places, int) else places
 
     def section_at(self, position: int) -> Section:
         """The section that holds an array position."""
@@ -172,8 +185,8 @@ class ConversationMemory:
             dict(self.table),
             list(self.ids),
             list(self.numbers),
-            defaultdict(list, {line: list(places) for line, places in self.one.items()}),
-            defaultdict(list, {lines: list(places) for lines, places in self.pair.items()}),
+            _copied(self.one),
+            _copied(self.pair),
             list(self.sections),
             dict(self.whole),
             list(self.places),
@@ -203,11 +216,26 @@ def _ends(places: list[int]) -> list[int]:
     return places[:POSITIONS_EACH_END] + places[-POSITIONS_EACH_END:]
 
 
-def _pop(index: dict[_K, list[int]], key: _K) -> None:
+def _push(index: dict[_K, Places], key: _K, position: int) -> None:
+    places = index.get(key)
+    if places is None:
+        index[key] = position
+    elif isinstance(places, int):
+        index[key] = [places, position]
+    else:
+        places.append(position)
+
+
+def _pop(index: dict[_K, Places], key: _K) -> None:
     places = index[key]
-    places.pop()
-    if not places:
+    if isinstance(places, int) or len(places) == 1:
         del index[key]
+    else:
+        places.pop()
+
+
+def _copied(index: dict[_K, Places]) -> dict[_K, Places]:
+    return {key: places if isinstance(places, int) else list(places) for key, places in index.items()}
 
 
 class PrefixMemo:

@@ -100,18 +100,21 @@ def _called_name(message: Message, call_id: object) -> str | None:
 def _canonical(message: Message) -> bytes:
     """Bytes that are equal for messages which mean the same prompt; equal bytes always give equal observations."""
     fields = dict(message)
-    if not isinstance(fields.get("content"), str | list | None):
-        fields["content"] = _opaque(fields["content"])
+    content = fields.pop("content", None)
+    if isinstance(content, str):  # most bytes of a conversation: not worth escaping
+        head = f"{len(content)} ".encode() + content.encode(errors="surrogatepass")
+    else:
+        head = b"- "
+        fields["content"] = content if isinstance(content, list | None) else _opaque(content)
     if "tool_calls" in fields:
         calls = fields["tool_calls"]
         fields["tool_calls"] = [_parsed_call(call) for call in calls] if isinstance(calls, list) else _opaque(calls)
     if "reasoning_content" in fields:
         fields.setdefault("reasoning", fields.pop("reasoning_content"))
     try:
-        text = json.dumps(fields, sort_keys=True, default=_opaque)
+        return head + _SORTED.encode(fields).encode()
     except TypeError:  # keys of several types cannot be sorted; an unsorted digest only costs a memo hit
-        text = json.dumps(fields, skipkeys=True, default=_opaque)
-    return text.encode()
+        return head + json.dumps(fields, skipkeys=True, default=_opaque).encode()
 
 
 def _parsed_call(call: object) -> object:
@@ -122,6 +125,9 @@ def _parsed_call(call: object) -> object:
         return {**call, "function": {**function, "arguments": json.loads(function["arguments"])}}
     except (ValueError, RecursionError):
         return call
+
+
+_SORTED = json.JSONEncoder(sort_keys=True, default=lambda value: _opaque(value))
 
 
 def _opaque(value: object) -> dict[str, str]:

@@ -51,7 +51,9 @@ class Metrics:
             "lam:substitution_distance", "l2 distance of a replaced text from the text that stands for it.", _DISTANCES
         )
         self.delta_hat_max = gauge("lam:delta_hat_max", "Largest substitution distance so far.", "max")
-        self.delta = gauge("lam:delta", "Largest bound on the substitution distance that a request was promised.", "max")
+        self.delta = gauge(
+            "lam:delta", "Largest bound on the substitution distance that a request was promised.", "max"
+        )
         self.compaction_seconds = histogram(
             "lam:compaction_seconds", "Time of one request's compaction, by stage.", _SECONDS, "stage"
         )

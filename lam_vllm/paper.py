@@ -171,7 +171,7 @@ def _repeats(
         if not gone:
             continue
         removed = [line for line, _ in run]
-        section = memory.section_at(memory.one[memory.intern(removed[0].text)][0])
+        section = memory.section_at(memory.places_of(memory.intern(removed[0].text))[0])
         decisions.append(
             Decision(
                 observation.message,

@@ -5,30 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from lam_vllm.lines import Piece, join_pieces
-
 MARGIN_TOKENS = 6
 """A stub must pay by more than this: stubs that barely pay break up later targets, and the margin absorbs what a
 tokenizer merges over line ends."""
-_CACHED_LINES = 65_536
+_CACHED_TEXTS = 65_536
 
 
 class Prices:
-    """Token counts of lines, stubs and runs, memoised by content."""
+    """Token counts of pieces, stubs and runs; short texts are memoised by content."""
 
     def __init__(self, count_tokens: Callable[[str], int]) -> None:
-        self._count = count_tokens
-        self._short = lru_cache(maxsize=_CACHED_LINES)(count_tokens)
-
-    def piece(self, piece: Piece) -> int:
-        """Tokens of one line with its line end, or of one part."""
-        return self._short(piece.text + "\n" if piece.ends_line else piece.text)
+        self.text = count_tokens
+        self.piece = lru_cache(maxsize=_CACHED_TEXTS)(count_tokens)
 
     def stub(self, text: str) -> int:
         """Tokens of a stub with its line end."""
-        return self._short(text + "\n")
+        return self.piece(text + "\n")
 
-    def exceed(self, pieces: Iterable[Piece], limit: int) -> bool:
+    def exceed(self, pieces: Iterable[str], limit: int) -> bool:
         """Whether the pieces cost more than `limit`; stops counting as soon as they do."""
         total = 0
         for piece in pieces:
@@ -37,10 +31,6 @@ class Prices:
                 return True
         return False
 
-    def pieces(self, pieces: list[Piece]) -> int:
+    def run(self, pieces: list[str]) -> int:
         """Tokens of a run of pieces, counted as one text."""
-        return self._count(join_pieces(pieces) + "\n") if pieces else 0
-
-    def text(self, text: str) -> int:
-        """Tokens of a text that is not worth remembering."""
-        return self._count(text)
+        return self.text("".join(pieces)) if pieces else 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lam_vllm.errors import LamError
-from lam_vllm.lines import Piece, join_pieces, renumbered, split_pieces, unit_of
+from lam_vllm.lines import Unit, join_pieces, renumbered, split_pieces, unit_of
 from lam_vllm.messages import is_observation, observed_texts, with_texts
 from lam_vllm.stubs import Stub, holds_stub, parse_stub, unescape
 from lam_vllm.types import Message
@@ -28,7 +28,9 @@ def reconstruct(messages: Sequence[Message], observations: str = "tool") -> list
     return [reader.read(messages, index, observations) for index in range(len(messages))]
 
 
-def look_up(messages: Sequence[Message], result: int, first_line: int, last_line: int, observations: str = "tool") -> str:
+def look_up(
+    messages: Sequence[Message], result: int, first_line: int, last_line: int, observations: str = "tool"
+) -> str:
     """Lines `first_line` to `last_line` of tool result `result`, as printed in `messages`, references written out.
 
     Raises:
@@ -45,7 +47,7 @@ class _Slot:
 
     __slots__ = ("pieces", "stub")
 
-    def __init__(self, pieces: list[Piece], stub: bool) -> None:
+    def __init__(self, pieces: list[str], stub: bool) -> None:
         self.pieces = pieces
         self.stub = stub
 
@@ -67,14 +69,18 @@ class _Reader:
                 texts[observation.part] = original
         return with_texts(messages[index], texts) if texts else messages[index]
 
-    def slots(self, result: int, first: int, last: int) -> list[_Slot]:
-        """Printed lines `first` to `last` of a result."""
+    def printed(self, result: int) -> int:
+        """How many printed lines a result has."""
         if not 1 <= result <= len(self._results):
             raise ReconstructionError(f"result {result} does not exist; there are {len(self._results)}")
-        slots = self._results[result - 1]
-        if not 1 <= first <= last <= len(slots):
-            raise ReconstructionError(f"lines {first}-{last} of result {result} do not exist; it has {len(slots)}")
-        return slots[first - 1 : last]
+        return len(self._results[result - 1])
+
+    def slots(self, result: int, first: int, last: int) -> list[_Slot]:
+        """Printed lines `first` to `last` of a result."""
+        count = self.printed(result)
+        if not 1 <= first <= last <= count:
+            raise ReconstructionError(f"lines {first}-{last} of result {result} do not exist; it has {count}")
+        return self._results[result - 1][first - 1 : last]
 
     def _text(self, text: str) -> str:
         own = self._results[-1]
@@ -96,45 +102,41 @@ class _Expansion:
         self._named = 0
         self._shift = 0
 
-    def expand(self, text: str) -> list[Piece]:
+    def expand(self, text: str) -> list[str]:
         """The text's original pieces."""
         lines = text.split("\n")
         stubs = [(place, stub) for place, line in enumerate(lines) if (stub := parse_stub(line)) is not None]
-        unit = "part" if any(stub.excerpt is not None for _, stub in stubs) else "line"
-        pieces: list[Piece] = []
+        unit: Unit = "part" if any(stub.excerpt is not None for _, stub in stubs) else "line"
+        pieces: list[str] = []
         start = 0
         for place, stub in stubs:
             if place > start:
-                pieces += self._keep(lines[start:place], unit == "part", final=False)
+                pieces += self._keep("\n".join(lines[start:place]), unit, final=False)
             found = self._resolve(stub)
             self._own.append(_Slot(found, True))
             pieces += found
             start = place + 1
         if start < len(lines):
-            pieces += self._keep(lines[start:], unit == "part", final=True)
+            pieces += self._keep("\n".join(lines[start:]), unit, final=True)
         return pieces
 
-    def _keep(self, lines: list[str], parts: bool, *, final: bool) -> list[Piece]:
-        if not parts:
-            pieces = [Piece(line, True) for line in lines]
-        else:
-            pieces = split_pieces("\n".join(lines), "part")
-            if not final:
-                last = pieces.pop()
-                if last.text:  # the text before a stub ended inside a line
-                    pieces.append(Piece(last.text, False))
+    def _keep(self, text: str, unit: Unit, *, final: bool) -> list[str]:
+        pieces = split_pieces(text, unit)
+        if unit == "part" and not final:  # the newline that is the stub's own was not the text's
+            last = pieces.pop().removesuffix("\n")
+            pieces += [last] if last else []
         self._own.extend(_Slot([piece], False) for piece in pieces)
         result, line = self._next
         self._next = (result, line + len(pieces))
         return pieces
 
-    def _resolve(self, stub: Stub) -> list[Piece]:
+    def _resolve(self, stub: Stub) -> list[str]:
         if stub.kind == "repeat":
             return self._repeated(stub)
         shift = stub.shift
         match stub.kind:
             case "result":
-                where = (stub.result, 1, len(self._reader.slots(stub.result, 1, 1)) and self._length(stub.result))
+                where = (stub.result, 1, self._reader.printed(stub.result))
             case "range":
                 self._named = stub.result
                 where = (stub.result, stub.first, stub.last)
@@ -144,27 +146,24 @@ class _Expansion:
                 where = (self._result, stub.first, stub.last)
             case "next":
                 shift = shift or self._shift
-                where = (self._next[0], self._next[1], self._next[1] + stub.count - 1)
+                where = (self._next[0], self._next[1], self._next[1] + stub.many - 1)
             case _:
                 raise ReconstructionError(f"a stub of kind {stub.kind!r} stands for text that is not kept")
         self._next, self._shift = (where[0], where[2] + 1), shift
         return _shifted(self._plain(*where), shift)
 
-    def _length(self, result: int) -> int:
-        return len(self._reader._results[result - 1])
-
-    def _repeated(self, stub: Stub) -> list[Piece]:
+    def _repeated(self, stub: Stub) -> list[str]:
         count = len(self._own)
-        period = self._plain(self._result, count - stub.count + 1, count)
+        period = self._plain(self._result, count - stub.many + 1, count)
         self._next, self._shift = (0, 0), 0
         return [piece for turn in range(1, stub.times + 1) for piece in _shifted(period, stub.shift * turn)]
 
-    def _plain(self, result: int, first: int, last: int) -> list[Piece]:
+    def _plain(self, result: int, first: int, last: int) -> list[str]:
         slots = self._reader.slots(result, first, last)
         if any(slot.stub for slot in slots):
             raise ReconstructionError(f"lines {first}-{last} of result {result} hold a stub")
         return [piece for slot in slots for piece in slot.pieces]
 
 
-def _shifted(pieces: list[Piece], shift: int) -> list[Piece]:
-    return [Piece(renumbered(piece.text, shift), piece.ends_line) for piece in pieces]
+def _shifted(pieces: list[str], shift: int) -> list[str]:
+    return [renumbered(piece, shift) for piece in pieces]

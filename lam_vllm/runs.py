@@ -6,11 +6,10 @@ agree, and replaces the longest run if its stub is cheaper. What is kept can be 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from lam_vllm.cuts import Cut
-from lam_vllm.lines import Piece, piece_key
+from lam_vllm.lines import NUMBER_STARTS, Key, number_key
 from lam_vllm.memory import HOLE, ConversationMemory, Section
 from lam_vllm.prices import MARGIN_TOKENS, Prices
 from lam_vllm.stubs import Stub, excerpt_of, format_stub
@@ -22,8 +21,7 @@ COMPARISONS_AT_LEAST = 1000
 """Line comparisons one observation may cost; when they are spent its rest is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     length: int
     target: int
     shift: int
@@ -37,7 +35,7 @@ class RunPlanner:
         self,
         memory: ConversationMemory,
         section: Section,
-        pieces: list[Piece],
+        pieces: list[str],
         prices: Prices,
         min_tokens: int,
         reach: int = 0,
@@ -55,38 +53,50 @@ class RunPlanner:
         self._target: Section | None = None
         self._named = 0  # the result last named by a stub of this observation
         self._shift = 0
-        self._ids: list[int] = []
-        self._numbers: list[int] = []
-        self._fresh: list[bool] = []
-        self._intern()
+        self._seen = len(memory.table)  # keys below this number were interned before the piece at hand
+        self._numbers = [0] * len(pieces)
+        self._ids = self._interned()
 
     def plan(self, start: int, stop: int) -> list[Cut]:
         """Cuts in pieces `start:stop`; kept pieces and a hole per cut are in the memory afterwards."""
         cuts: list[Cut] = []
-        fresh = self._fresh
+        ids = self._ids
         waiting = place = start  # `waiting`: first kept piece that is not in the memory yet
         while place < stop:
-            if fresh[place]:
+            if ids[place] >= self._seen:  # never seen before: nothing can repeat it
+                self._seen = ids[place] + 1
                 place += 1
                 continue
-            self.keep(waiting, place)
+            self._keep_fresh(waiting, place)
             waiting = place
-            cut = self._cut(place, stop) if self._budget > 0 else None
+            recent = ids[place] in self.memory.ids[-LONGEST_PERIOD:]
+            if self._budget <= 0 or (not recent and self._hopeless(place, stop)):
+                cut = None
+            else:
+                cut = self._cut(place, stop)
             if cut is None:
-                place += 1
+                self.keep(place, place + 1)
+                waiting = place = place + 1
             else:
                 self.put(cut)
                 cuts.append(cut)
                 waiting = place = cut.stop
-        self.keep(waiting, stop)
+        self._keep_fresh(waiting, stop)
         return cuts
 
     def keep(self, start: int, stop: int) -> None:
         """Append pieces `start:stop` to the memory as printed."""
+        self.memory.extend(self._ids[start:stop], self._numbers[start:stop])
+        self._advance(stop - start)
+
+    def _keep_fresh(self, start: int, stop: int) -> None:
         if stop > start:
-            self.memory.extend(self._ids[start:stop], self._numbers[start:stop])
-            if self._diagonal >= 0:
-                self._diagonal += stop - start
+            self.memory.extend_fresh(self._ids[start:stop], self._numbers[start:stop])
+            self._advance(stop - start)
+
+    def _advance(self, lines: int) -> None:
+        if self._diagonal >= 0:
+            self._diagonal += lines
 
     def put(self, cut: Cut) -> None:
         """Append a cut's stub, and what it keeps, to the memory as printed."""
@@ -103,15 +113,14 @@ class RunPlanner:
         """Forget what the last references named: a stub of another kind was printed in between."""
         self._diagonal, self._target, self._shift, self._named = -1, None, 0, 0
 
-    def _intern(self) -> None:
+    def _interned(self) -> list[int]:
+        keys: list[Key] = list(self.pieces)
+        if self.unit == "line":
+            for place, line in enumerate(self.pieces):
+                if line[0] in NUMBER_STARTS:
+                    keys[place], self._numbers[place] = number_key(line)
         table = self.memory.table
-        for piece in self.pieces:
-            key, number = piece_key(piece, self.unit)
-            known = len(table)
-            line = table.setdefault(key, known)
-            self._ids.append(line)
-            self._numbers.append(number)
-            self._fresh.append(line == known)
+        return [table.setdefault(key, len(table)) for key in keys]
 
     def _cut(self, place: int, stop: int) -> Cut | None:
         found = self._longest(place, stop)
@@ -121,23 +130,41 @@ class RunPlanner:
             return None
         pieces = self.pieces[place : place + found.length]
         if self._too_small(pieces):
+            self.refused.add("below_min_tokens")
             return None
         cut = self._worded(place, found)
         price = self._prices.stub(format_stub(cut.stub))
-        if not self._prices.exceed(pieces, max(price + MARGIN_TOKENS, self._min_tokens - 1)):
+        if not self._prices.exceed(pieces, price + MARGIN_TOKENS):
             self.refused.add("not_shorter")
             return None
         self._follow(cut, found)
         return cut
 
-    def _too_small(self, pieces: list[Piece]) -> bool:
-        """Cheap sieve: a text never has more tokens than bytes, so most short runs need no counting."""
-        if len(pieces) > self._min_tokens:
+    def _hopeless(self, place: int, stop: int) -> bool:
+        """Cheap sieve: no run from here can have `min_tokens` bytes, since no text shows these lines in this order.
+
+        A text has no more tokens than bytes. Repetitions of what was just printed are the one exception.
+        """
+        pieces, ids, follows = self.pieces, self._ids, self.memory.pair
+        size = len(pieces[place])
+        while size < self._min_tokens:
+            if not pieces[place].isascii():
+                return False
+            if place + 1 >= stop or (ids[place], ids[place + 1]) not in follows:
+                self.refused.add("below_min_tokens")
+                return True
+            place += 1
+            size += len(pieces[place])
+        return False
+
+    def _too_small(self, pieces: list[str]) -> bool:
+        """Whether a run has fewer than `min_tokens`. A text has no more tokens than bytes, so most need no counting."""
+        if len(pieces) >= self._min_tokens:
             return False
-        if sum(len(piece.text.encode(errors="surrogatepass")) + 1 for piece in pieces) >= self._min_tokens:
-            return False
-        self.refused.add("below_min_tokens")
-        return True
+        size = sum(map(len, pieces))
+        if size < self._min_tokens and sum(len(p.encode(errors="surrogatepass")) for p in pieces) < self._min_tokens:
+            return True
+        return not self._prices.exceed(pieces, self._min_tokens - 1)
 
     def _longest(self, place: int, stop: int) -> _Found | None:
         memory, ids = self.memory, self._ids
@@ -153,7 +180,9 @@ class RunPlanner:
             if best is not None:  # can it be longer? only if it also agrees one line further
                 further = target + best.length
                 self._budget -= 1
-                if place + best.length >= stop or further >= len(printed) or printed[further] != ids[place + best.length]:
+                if place + best.length >= stop or further >= len(printed):
+                    continue
+                if printed[further] != ids[place + best.length]:
                     continue
             length, shift = self._extent(place, stop, target)
             if length > (best.length if best else 0):
@@ -221,12 +250,12 @@ class RunPlanner:
         kind, shift, named = self._kind(place, found, section)
         if kind == "result":
             lines = None
-        excerpt = excerpt_of(self.pieces[place].text) if self.unit == "part" and kind != "result" else None
+        excerpt = excerpt_of(self.pieces[place]) if self.unit == "part" and kind != "result" else None
         stub = Stub(
             kind,
             section.result if named else 0,
             *((first, first + length - 1) if kind in ("range", "same_result", "above") else (0, 0)),
-            count=found.period if kind == "repeat" else length if kind == "next" else 0,
+            many=found.period if kind == "repeat" else length if kind == "next" else 0,
             times=length // found.period if found.period else 0,
             shift=shift,
             unit=section.unit if kind != "result" else "line",

@@ -7,8 +7,7 @@ was cut) of that result as printed in the prompt. Nothing in a stub depends on t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["result", "range", "same_result", "next", "above", "repeat", "like", "window"]
 
@@ -17,22 +16,21 @@ NOTE = " (the tool printed this again, unchanged; it is left out here and stands
 EXCERPT_CHARACTERS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Stub:
+class Stub(NamedTuple):
     """A reference. Which fields are set depends on `kind`; unused ones stay 0.
 
-    result       result R repeats                       like    lines A-B of result R, but for `count` lines below
+    result       result R repeats                       like    lines A-B of result R, but for `many` lines below
     range        lines A-B of result R repeat           window  encoder window A of result R (profile `paper`)
     same_result  lines A-B of the result last named     above   lines A-B of this text
-    next         `count` lines from where the last reference would go on
-    repeat       the last `count` lines of this text, `times` times more
+    next         `many` lines from where the last reference would go on
+    repeat       the last `many` lines of this text, `times` times more
     """
 
     kind: Kind
     result: int = 0
     first: int = 0
     last: int = 0
-    count: int = 0
+    many: int = 0
     times: int = 0
     shift: int = 0
     unit: Literal["line", "part"] = "line"
@@ -81,7 +79,7 @@ def unescape(text: str) -> str:
 
 def excerpt_of(text: str) -> str:
     """The first characters of a part, as a stub quotes them."""
-    return text[:EXCERPT_CHARACTERS].partition("»")[0]
+    return text[:EXCERPT_CHARACTERS].partition("»")[0].removesuffix("\n")
 
 
 def _words(stub: Stub) -> str:
@@ -95,14 +93,14 @@ def _words(stub: Stub) -> str:
         case "same_result":
             return f"{lines} {verb}"
         case "next":
-            return f"1 {stub.unit} repeats" if stub.count == 1 else f"{stub.count} {stub.unit}s repeat"
+            return f"1 {stub.unit} repeats" if stub.many == 1 else f"{stub.many} {stub.unit}s repeat"
         case "above":
             return f"{lines} above {verb}"
         case "repeat":
-            what = f"{stub.unit} above repeats" if stub.count == 1 else f"{stub.count} {stub.unit}s above repeat"
+            what = f"{stub.unit} above repeats" if stub.many == 1 else f"{stub.many} {stub.unit}s above repeat"
             return f"{what} {stub.times} times"
         case "like":
-            return f"like {lines} of result {stub.result}{_changes(stub.count)}"
+            return f"like {lines} of result {stub.result}{_changes(stub.many)}"
         case "window":
             return f"like window {stub.first} of result {stub.result}"
 
@@ -157,10 +155,10 @@ def _read(found: re.Match[str]) -> Stub:
         first, last = number("first"), number("last") or number("first")
         return Stub(kind, number("result"), first, last, shift=shift, unit=unit, excerpt=excerpt, note=note)
     if group["next"]:
-        return Stub("next", count=number("next"), shift=shift, unit=unit, excerpt=excerpt, note=note)
+        return Stub("next", many=number("next"), shift=shift, unit=unit, excerpt=excerpt, note=note)
     if group["times"]:
         period = number("period") or 1
-        return Stub("repeat", count=period, times=number("times"), shift=shift, unit=unit, excerpt=excerpt, note=note)
+        return Stub("repeat", many=period, times=number("times"), shift=shift, unit=unit, excerpt=excerpt, note=note)
     if group["like"]:
         changed = (number("count") or 1) if group["changes"] else 0
         first, last = number("likefirst"), number("likelast") or number("likefirst")

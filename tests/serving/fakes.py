@@ -32,7 +32,7 @@ def agent_messages(*results: str) -> list[Message]:
     return messages
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """Stands for vLLM's validation error."""
 
 
@@ -74,13 +74,13 @@ class Server:
             encoder=self.encoder,
             tokenizer_name="words",
             vllm_version="0.32.0",
-            seam=Seam(reject=self._reject, has_media=lambda messages: False, harmony=self.harmony),
+            seam=Seam(reject=self._reject, has_media=lambda _messages: False, harmony=self.harmony),
         )
         install(self.renderer, self.service.admission)
 
     @staticmethod
     def _reject(error: OptionError) -> Exception:
-        return Refused(str(error))
+        return RefusedError(str(error))
 
     async def ask(self, messages: Any, box: RequestBox | None = None, **fields: Any) -> Any:
         """What reached the renderer for a request with these fields."""
@@ -96,9 +96,7 @@ class Server:
     def counted(self, outcome: str, reason: str) -> float:
         """How many requests were counted so."""
         return sum(
-            self.registry.get_sample_value(
-                "lam:requests_total", {"api": api, "outcome": outcome, "reason": reason}
-            )
+            self.registry.get_sample_value("lam:requests_total", {"api": api, "outcome": outcome, "reason": reason})
             or 0.0
             for api in ("chat", "responses", "messages", "tokenize")
         )

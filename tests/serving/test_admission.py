@@ -3,7 +3,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from lam_vllm.serving import admission
 from lam_vllm.serving.admission import install, looks_like_tool_user, pass_through_reason
 from lam_vllm.serving.box import RequestBox, report_header
 from lam_vllm.serving.work import Worker
-from tests.serving.fakes import TEXT, Refused, Server, agent_messages
+from tests.serving.fakes import TEXT, RefusedError, Server, agent_messages
 
 REPEATED = agent_messages(TEXT, TEXT)
 
@@ -91,7 +93,7 @@ def test_a_bad_option_is_vllms_own_validation_error_and_names_itself(
     fields: dict[str, Any], header: str | None, name: str
 ) -> None:
     server = Server()
-    with pytest.raises(Refused, match=name):
+    with pytest.raises(RefusedError, match=name):
         run(server, REPEATED, RequestBox(options_header=header), **fields)
     assert server.renderer.rendered == []
     assert server.counted("rejected", "none") == 1
@@ -119,12 +121,11 @@ def test_a_batch_is_summed_in_one_report() -> None:
     assert report["removed_tokens"]["l0"] == 3 * alone["removed_tokens"]["l0"]
 
 
-NO_MEDIA = RequestBox()
-PASSES = {
-    "unauthenticated": ({}, RequestBox(authorized=False)),
-    "response_started": ({}, RequestBox(response_started=True)),
-    "truncation": ({"truncate_prompt_tokens": 100}, NO_MEDIA),
-    "token_reuse": ({"kv_transfer_params": {"prompt_token_ids": [1, 2]}}, NO_MEDIA),
+PASSES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "unauthenticated": ({}, {"authorized": False}),
+    "response_started": ({}, {"response_started": True}),
+    "truncation": ({"truncate_prompt_tokens": 100}, {}),
+    "token_reuse": ({"kv_transfer_params": {"prompt_token_ids": [1, 2]}}, {}),
 }
 
 
@@ -132,7 +133,7 @@ PASSES = {
 def test_some_requests_reach_vllm_as_they_came(reason: str) -> None:
     server = Server()
     fields, box = PASSES[reason]
-    assert run(server, REPEATED, RequestBox(authorized=box.authorized, response_started=box.response_started), **fields) is REPEATED  # fmt: skip
+    assert run(server, REPEATED, RequestBox(**box), **fields) is REPEATED
     assert server.counted("passed_through", reason) == 1
     assert json.loads(report_header(server.box.settled))["reasons"] == {reason: 1}
 
@@ -150,14 +151,10 @@ def test_some_requests_reach_vllm_as_they_came(reason: str) -> None:
         ({"kv_transfer_params": {"remote": 1}}, False, None),
     ],
 )
-def test_whether_vllm_would_cut_or_ignore_the_messages(
-    fields: dict[str, Any], media: bool, reason: str | None
-) -> None:
-    from types import SimpleNamespace
-
+def test_whether_vllm_would_cut_or_ignore_the_messages(fields: dict[str, Any], media: bool, reason: str | None) -> None:
     request = SimpleNamespace(**fields)
     before = copy.deepcopy(fields)
-    assert pass_through_reason(request, REPEATED, RequestBox(), lambda messages: media) == reason
+    assert pass_through_reason(request, REPEATED, RequestBox(), lambda _messages: media) == reason
     assert vars(request) == before
 
 
@@ -221,14 +218,12 @@ def test_a_damaged_memo_costs_one_retry_and_nothing_else(monkeypatch: pytest.Mon
     with pytest.raises(AttributeError):
         compactor.compact(REPEATED)
     monkeypatch.undo()
-    monkeypatch.setattr(compactor._memo, "take", lambda digests: 1 / 0)
+    monkeypatch.setattr(compactor._memo, "take", lambda _digests: 1 / 0)
     assert run(server, REPEATED) == expected
     assert server.counted("failed_open", "internal_error") == 0
 
 
 def test_a_request_past_the_time_limit_goes_through_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    import threading
-
     release = threading.Event()
     server = Server()
     monkeypatch.setattr(admission, "TIME_LIMIT_SECONDS", 0.0)
@@ -260,7 +255,7 @@ def test_cancelling_a_request_cancels_the_hook() -> None:
 
 
 def test_a_prefix_that_would_come_out_otherwise_from_nothing_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "is_sampled", lambda digest: True)
+    monkeypatch.setattr(admission, "is_sampled", lambda _digest: True)
     server = Server()
     run(server, REPEATED)
     assert server.service.metrics.counts("prefix_breaks")["defect"] == 0
@@ -313,7 +308,7 @@ def test_a_model_whose_prompts_the_hook_cannot_see_refuses_who_asks_and_serves_t
     server = Server(mode="off", harmony=True)
     server.service.admission.refuse_if_asked(object())
     assert run(server, REPEATED) is REPEATED
-    with pytest.raises(Refused, match="lam"):
+    with pytest.raises(RefusedError, match="lam"):
         run(server, REPEATED, lam=True)
 
 

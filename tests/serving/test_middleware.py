@@ -90,7 +90,7 @@ class Server:
             )
         ]
         app = Starlette(routes=routes)
-        app.add_middleware(LamMiddleware, metrics=Metrics(self.registry), authorized=lambda scope: authorized)
+        app.add_middleware(LamMiddleware, metrics=Metrics(self.registry), authorized=lambda _scope: authorized)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server")
 
     async def hook(self) -> None:

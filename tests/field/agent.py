@@ -1,0 +1,43 @@
+"""Conversations as an agent's client sends them, and what of them a compaction left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lam_vllm import Compaction, Compactor
+
+Make = Callable[..., Compactor]
+"""Builds a compactor from options of `CompactorConfig`."""
+
+MODULE = "\n".join(f"value_{n} = compute(first_argument, argument_{n}, timeout={n * 3})" for n in range(24))
+"""A file of distinct lines, worth a reference."""
+OTHER = "\n".join(f"{name}: checked and found in good order at the last visit" for name in "mast hull keel sail rope".split())
+
+
+def agent(*results: Any, tool: str = "read") -> list[dict[str, Any]]:
+    """System, user, then a call and its result for each of `results` (text or parts)."""
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "You repair programs."},
+        {"role": "user", "content": "Please look into it."},
+    ]
+    for turn, result in enumerate(results):
+        call = {"id": f"call_{turn}", "type": "function", "function": {"name": tool, "arguments": f'{{"turn": {turn}}}'}}
+        messages.append({"role": "assistant", "content": f"Step {turn}.", "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"call_{turn}", "content": result})
+    return messages
+
+
+def emitted(compaction: Compaction) -> list[Any]:
+    """Contents of the tool results as they would be rendered."""
+    return contents(compaction.messages)
+
+
+def contents(messages: Sequence[Any]) -> list[Any]:
+    """Contents of the tool results."""
+    return [message.get("content") for message in messages if message["role"] in ("tool", "function")]
+
+
+def numbered(lines: Sequence[str], first: int = 1) -> str:
+    """Lines as a file viewer prints them."""
+    return "\n".join(f"{number:6}\t{line}" for number, line in enumerate(lines, first))

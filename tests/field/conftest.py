@@ -1,0 +1,69 @@
+"""Compactors of every profile over the real tokenizer and the real encoder, whose embeddings are kept for the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from lam_vllm import Compactor, make_config
+from lam_vllm.encoders.base import Encoder
+from lam_vllm.types import Embedding, Message
+
+from .agent import Make
+
+SERVED_MODEL = Path(__file__).parents[2] / ".models/smollm2"
+
+
+class Remembering:
+    """The encoder with every embedding kept: it is a pure function, and each case compacts the same text often."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.fingerprint, self.name, self.dimension = encoder.fingerprint, encoder.name, encoder.dimension
+        self.window_tokens, self.threshold_cos = encoder.window_tokens, encoder.threshold_cos
+        self.token_offsets = encoder.token_offsets
+        self._encode = lru_cache(maxsize=None)(encoder.encode)
+
+    def encode(self, text: str) -> Embedding:
+        return self._encode(text).copy()
+
+
+@pytest.fixture(scope="session")
+def remembering(encoder: Encoder) -> Encoder:
+    return Remembering(encoder)
+
+
+def _maker(profile: str, count_tokens: Callable[[str], int], encoder: Encoder) -> Make:
+    def make(**options: object) -> Compactor:
+        config = make_config({"profile": profile, **options})
+        return Compactor(config, count_tokens, None if profile == "exact" else encoder)
+
+    return make
+
+
+@pytest.fixture(params=["exact", "guarded", "paper"])
+def make(request: pytest.FixtureRequest, count_tokens: Callable[[str], int], remembering: Encoder) -> Make:
+    """Builds a compactor of each profile."""
+    return _maker(request.param, count_tokens, remembering)
+
+
+@pytest.fixture(params=["exact", "guarded"])
+def make_careful(request: pytest.FixtureRequest, count_tokens: Callable[[str], int], remembering: Encoder) -> Make:
+    """Builds a compactor of each profile that loses no line (`paper` loses what the paper loses)."""
+    return _maker(request.param, count_tokens, remembering)
+
+
+@pytest.fixture(scope="session")
+def prompt_ids() -> Callable[[Sequence[Message]], list[int]]:
+    """Prompt token ids of messages, by the served model's chat template."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(SERVED_MODEL)
+
+    def render(messages: Sequence[Message]) -> list[int]:
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    return render

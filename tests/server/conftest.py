@@ -1,0 +1,148 @@
+"""Two real vLLM servers on the CPU for the whole run: one without the plugin, one with it and with an API key."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.server.faults import install_faults
+
+ROOT = Path(__file__).parents[2]
+MODEL = str(ROOT / ".models/smollm2")
+SERVED_NAME = "smollm2"
+API_KEY = "sesame"
+BLOCK_TOKENS = 32
+CONTEXT_TOKENS = 6_144
+START_SECONDS = 300
+STOP_SECONDS = 60
+
+VLLM_ARGUMENTS = (
+    f"--served-model-name={SERVED_NAME}",
+    "--enforce-eager",
+    "--gpu-memory-utilization=0.4",
+    f"--block-size={BLOCK_TOKENS}",
+    f"--max-model-len={CONTEXT_TOKENS}",
+    "--enable-auto-tool-choice",
+    "--tool-call-parser=hermes",
+    "--enable-prompt-tokens-details",
+)
+SERVE = ("-c", "import sys; from lam_vllm.serving.launch import serve; serve(sys.argv[1:])")
+
+
+@dataclass(frozen=True)
+class LiveServer:
+    """A server that answers at `url`; `api_key` is None where it asks for none."""
+
+    url: str
+    api_key: str | None
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def client(self, *, with_key: bool = True) -> httpx.Client:
+        """A plain HTTP client."""
+        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key and with_key else {}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=120)
+
+    def wait_until_ready(self) -> None:
+        """Return when the server answers; fail with the end of its log when it ended or takes too long."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                if httpx.get(f"{self.url}/health").status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.5)
+        pytest.fail("the server did not start:\n" + log_end(self.log), pytrace=False)
+
+    def stop(self) -> None:
+        """End this server, its engine process with it."""
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, 9)  # its own session: this server's processes and no others
+            self.process.wait()
+
+
+def server_environment(extra: Mapping[str, str], *import_paths: Path) -> dict[str, str]:
+    """The environment of a server under test: nothing of the user's own plugin settings, no model hub."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("VLLM_PLUGINS", "VLLM_API_KEY") and not name.startswith("LAM_")
+    }
+    paths = [str(ROOT), *map(str, import_paths), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **kept,
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": os.pathsep.join(paths),
+        "VLLM_CPU_KVCACHE_SPACE": "2",
+        "VLLM_ENABLE_RESPONSES_API_STORE": "1",
+        **extra,
+    }
+
+
+def log_end(log: Path, characters: int = 5_000) -> str:
+    """The last part of a log."""
+    return log.read_text(errors="replace")[-characters:]
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def start(log: Path, python: Sequence[str], api_key: str | None, environment: Mapping[str, str]) -> LiveServer:
+    """A server that is starting: `python` and the arguments that every server here gets."""
+    port = free_port()
+    key = [f"--api-key={api_key}"] if api_key else []
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, *python, *VLLM_ARGUMENTS, f"--port={port}", "--host=127.0.0.1", *key],
+            env=dict(environment), cwd=log.parent, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    return LiveServer(f"http://127.0.0.1:{port}", api_key, process, log)
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveServer, LiveServer]]:
+    """Both servers, started at the same time: without the plugin, and with it."""
+    folder = tmp_path_factory.mktemp("servers")
+    faults = install_faults(folder / "faults")
+    plain = ("-m", "vllm.entrypoints.openai.api_server", "--model", MODEL)
+    hooked = (*SERVE, MODEL, "--lam-profile=exact", "--lam-encoder=minilm")
+    started = (
+        start(folder / "plain.log", plain, None, server_environment({})),
+        start(folder / "hooked.log", hooked, API_KEY, server_environment({}, faults)),
+    )
+    try:
+        for server in started:
+            server.wait_until_ready()
+        yield started
+    finally:
+        for server in started:
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+def plain(servers: tuple[LiveServer, LiveServer]) -> LiveServer:
+    """vLLM without the plugin."""
+    return servers[0]
+
+
+@pytest.fixture(scope="session")
+def hooked(servers: tuple[LiveServer, LiveServer]) -> LiveServer:
+    """vLLM with the plugin: profile `exact` by default, an encoder for requests that ask for `guarded`, a key."""
+    return servers[1]
