@@ -21,11 +21,12 @@ from unittest.mock import patch
 
 from corpus_data import SOURCES, corpus_runs, machine, observed, served_tokens
 from disabled_hook import disabled_hook_us
+from long_run import EARLY, LATE, Turn, measure_turns
+from remembered import RememberedEncoder
+
 from lam_vllm import Compactor, CompactorConfig
 from lam_vllm.encoders import load_encoder
 from lam_vllm.evaluation.corpus import Run
-from long_run import EARLY, LATE, Turn, measure_turns
-from remembered import RememberedEncoder
 
 REPEATS = 5
 EXACT = CompactorConfig(profile="exact")

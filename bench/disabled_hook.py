@@ -12,9 +12,9 @@ from time import process_time_ns
 from typing import Any
 
 import numpy as np
+from corpus_data import corpus_runs
 from prometheus_client import CollectorRegistry
 
-from corpus_data import corpus_runs
 from lam_vllm import CompactorConfig
 from lam_vllm.metrics import Metrics
 from lam_vllm.serving.admission import Seam, install
@@ -57,7 +57,7 @@ class Counted:
 
 
 def disabled_hook_us() -> float:
-    """Median CPU microseconds of a call with the plugin loaded and not enabled: median over calls, then of five rounds."""
+    """CPU microseconds of a call with the plugin loaded and not enabled: the median of five rounds' medians."""
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
     messages = list(corpus_runs([RUN], 1)[0].messages)

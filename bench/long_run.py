@@ -14,9 +14,9 @@ from statistics import median
 from time import process_time
 from unittest.mock import patch
 
+from corpus_data import SERVED_MODEL, corpus_runs, observed
 from tokenizers import Tokenizer
 
-from corpus_data import SERVED_MODEL, corpus_runs, observed
 from lam_vllm import Compactor, CompactorConfig
 from lam_vllm.encoders import Encoder
 from lam_vllm.types import Message, Work
@@ -42,9 +42,7 @@ class Turn:
         return {name: _ratio(getattr(self, name), getattr(other, name)) for name in self.__slots__}
 
 
-def measure_turns(
-    profile: str, count_tokens: Callable[[str], int], encoder: Encoder | None
-) -> tuple[Turn, Turn]:
+def measure_turns(profile: str, count_tokens: Callable[[str], int], encoder: Encoder | None) -> tuple[Turn, Turn]:
     """The early and the late turn under this profile, the memo warm: it knows the history and nothing else."""
     history, arrivals = conversation()
 

@@ -9,18 +9,17 @@ Embeddings of equal texts are computed once. Prints a table, and the same figure
 from __future__ import annotations
 
 import json
-import lzma
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from functools import cache
-from pathlib import Path
+
+from corpus_data import corpus_runs, machine, observed
 
 from lam_vllm.encoders import Encoder, load_encoder
 from lam_vllm.near_duplicates import RetainedWindows, find_match
 from lam_vllm.windows import fixed_windows
 
-CORPUS = Path(__file__).parent.parent / "tests" / "data" / "corpus" / "trajectories.jsonl.xz"
 SOURCE = "swesmith_samples"
 THRESHOLD_COS = 0.95
 STUB_TOKENS = 14
@@ -55,13 +54,6 @@ class Tally:
             "l1_l0_net": both - stubs,
         }
         return {name: round(100 * tokens / max(1, self.observation_tokens), 2) for name, tokens in removed.items()}
-
-
-def read_runs() -> list[list[str]]:
-    """Tool observations of each run of the source, in order."""
-    with lzma.open(CORPUS, "rt", encoding="utf-8") as lines:
-        runs = [run for run in map(json.loads, lines) if run["source"] == SOURCE]
-    return [[message["content"] for message in run["messages"] if message["role"] == "tool"] for run in runs]
 
 
 def repeated_line_tokens(texts: Iterable[str], encoder: Encoder) -> int:
@@ -105,7 +97,8 @@ def measure(texts: list[str], encoder: Encoder) -> Tally:
 def main() -> None:
     encoder = load_encoder("minilm", THRESHOLD_COS)
     total, began = Tally(), time.perf_counter()
-    runs = read_runs()
+    runs = [observed(run.messages) for run in corpus_runs([SOURCE])]
+    print(machine())
     columns = ("l0", "l1_gross", "l1_net", "l1_l0_gross", "l1_l0_net")
     print(f"{'run':>5} {'tokens':>8} {'windows':>8} {'dropped':>8} " + " ".join(f"{name:>12}" for name in columns))
     for number, texts in enumerate([*runs, None], start=1):
@@ -115,7 +108,13 @@ def main() -> None:
         print(f"{label:>5} {tally.observation_tokens:>8} {tally.windows:>8} {tally.dropped_windows:>8} {shares}")
         if texts is not None:
             total.add(tally)
-    figures = {"source": SOURCE, "runs": len(runs), "threshold_cos": THRESHOLD_COS, "stub_tokens": STUB_TOKENS}
+    figures = {
+        "machine": machine(),
+        "source": SOURCE,
+        "runs": len(runs),
+        "threshold_cos": THRESHOLD_COS,
+        "stub_tokens": STUB_TOKENS,
+    }
     seconds = round(time.perf_counter() - began, 1)
     print(json.dumps({**figures, **asdict(total), **total.shares(), "encoder": encoder.name, "seconds": seconds}))
 

@@ -17,7 +17,7 @@ FILE = Path(tempfile.gettempdir()) / "lam_vllm_bench_embeddings.sqlite3"
 
 
 class RememberedEncoder:
-    """The same encoder. `spent_seconds` is CPU time in `encode` so far, `encode_seconds` what it would be with no file."""
+    """The same encoder. `spent_seconds` is CPU time in `encode` so far, `encode_seconds` what it is with no file."""
 
     def __init__(self, encoder: Encoder, path: Path = FILE) -> None:
         self.fingerprint = encoder.fingerprint

@@ -1,7 +1,7 @@
 """Text as pieces (lines, or parts of long lines), and what makes two pieces equal up to a shifted line number.
 
 A piece is a string. One that ends its line carries the newline, also the last line of a text, which has none there:
-so a piece says by itself whether it ends its line, and a part of a line never equals a whole one.
+so a piece says by itself whether it ends its line.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import re
 from typing import Literal, TypeAlias
 
 Unit: TypeAlias = Literal["line", "part"]
-Key: TypeAlias = str | tuple[int, str, str]
-"""A piece as it is; or, with a leading line number: (width of a padded number or 0, separator, rest)."""
+Key: TypeAlias = str | tuple[int, str, str] | tuple[str]
+"""A line as it is; with a leading number: (width of a padded number or 0, separator, rest); a part of a line: (part,)."""
 
-LONG_LINE_CHARACTERS = 200
+LONG_LINE_CHARACTERS = 2_000
+"""Longer lines are read word by word, so they alone may be cut; a shorter one stays readable as a line."""
 NUMBER_STARTS = frozenset(" 123456789")
 """Only a piece that begins with one of these can carry a line number."""
 _NUMBERED = re.compile(r"( *)([1-9][0-9]{0,8})([\t|→]|[:\-](?![0-9][0-9](?![0-9])))")
@@ -37,7 +38,7 @@ def number_key(line: str) -> tuple[Key, int]:
 def renumbered(line: str, shift: int) -> str:
     """The line with its leading number moved by `shift`, right-aligned to the same column; unnumbered: as it is."""
     key, number = number_key(line)
-    if shift == 0 or isinstance(key, str):
+    if shift == 0 or len(key) != 3 or isinstance(key, str):
         return line
     width, separator, rest = key
     return f"{str(number + shift).rjust(width)}{separator}{rest}"
@@ -52,11 +53,36 @@ def unit_of(text: str) -> Unit:
 
 
 def split_pieces(text: str, unit: Unit) -> list[str]:
-    """The text as lines (split on newline alone), or as parts of lines; `join_pieces` is the inverse."""
+    """The text as lines (split on newline alone); with unit `part` long ones are cut. `join_pieces` is the inverse."""
     lines = [line + "\n" for line in text.split("\n")]
     if unit == "line":
         return lines
-    return [part for line in lines for part in _cut(line)]
+    return [part for line in lines for part in (cut_parts(line) if is_long(line) else (line,))]
+
+
+def keys_of(pieces: list[str], unit: Unit) -> tuple[list[Key], list[int]]:
+    """Key and leading number of every piece. Where long lines are cut, lines have no numbers, and parts equal parts."""
+    keys: list[Key] = list(pieces)
+    numbers = [0] * len(pieces)
+    if unit == "part":
+        return _part_keys(pieces), numbers
+    for place, line in enumerate(pieces):
+        if line[0] in NUMBER_STARTS:
+            keys[place], numbers[place] = number_key(line)
+    return keys, numbers
+
+
+def is_long(line: str) -> bool:
+    """Whether a line with its newline is longer than lines that stay whole."""
+    return len(line) > LONG_LINE_CHARACTERS + 1
+
+
+def cut_parts(line: str) -> list[str]:
+    """The line cut after `, `, `; `, `> ` and an escaped newline: each cut depends on two characters alone."""
+    parts = [part for part in _PART_ENDS.split(line) if part]
+    if len(parts) > 1 and parts[-1] == "\n":  # a line end is no part of its own
+        parts[-2:] = [parts[-2] + "\n"]
+    return parts
 
 
 def join_pieces(pieces: list[str]) -> str:
@@ -64,9 +90,12 @@ def join_pieces(pieces: list[str]) -> str:
     return "".join(pieces).removesuffix("\n")
 
 
-def _cut(line: str) -> list[str]:
-    """The line cut after `, `, `; `, `> ` and an escaped newline: each cut depends on two characters alone."""
-    parts = [part for part in _PART_ENDS.split(line) if part]
-    if len(parts) > 1 and parts[-1] == "\n":  # a line end is no part of its own
-        parts[-2:] = [parts[-2] + "\n"]
-    return parts
+def _part_keys(pieces: list[str]) -> list[Key]:
+    keys: list[Key] = []
+    inside = False
+    for piece in pieces:
+        ends = piece.endswith("\n")
+        whole = ends and not inside and not is_long(piece)
+        keys.append(piece if whole else (piece,))
+        inside = not ends
+    return keys

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lam_vllm.errors import LamError
-from lam_vllm.lines import Unit, join_pieces, renumbered, split_pieces, unit_of
+from lam_vllm.lines import Unit, cut_parts, is_long, join_pieces, renumbered, split_pieces, unit_of
 from lam_vllm.messages import is_observation, observed_texts, with_texts
 from lam_vllm.stubs import Stub, holds_stub, parse_stub, unescape
 from lam_vllm.types import Message
@@ -101,6 +101,7 @@ class _Expansion:
         self._next = (0, 0)  # result and line where the last reference would go on; result 0: nowhere
         self._named = 0
         self._shift = 0
+        self._inside = False  # whether what was read so far ends inside a line
 
     def expand(self, text: str) -> list[str]:
         """The text's original pieces."""
@@ -113,6 +114,7 @@ class _Expansion:
             if place > start:
                 pieces += self._keep("\n".join(lines[start:place]), unit, final=False)
             found = self._resolve(stub)
+            self._inside = not found[-1].endswith("\n")
             self._own.append(_Slot(found, True))
             pieces += found
             start = place + 1
@@ -121,13 +123,24 @@ class _Expansion:
         return pieces
 
     def _keep(self, text: str, unit: Unit, *, final: bool) -> list[str]:
-        pieces = split_pieces(text, unit)
-        if unit == "part" and not final:  # the newline that is the stub's own was not the text's
-            last = pieces.pop().removesuffix("\n")
-            pieces += [last] if last else []
+        pieces = split_pieces(text, unit) if unit == "line" else self._parts(text + "\n" if final else text)
         self._own.extend(_Slot([piece], False) for piece in pieces)
         result, line = self._next
         self._next = (result, line + len(pieces))
+        return pieces
+
+    def _parts(self, text: str) -> list[str]:
+        """Kept text of an observation with cut lines: what a stub cut off, before or behind, was part of a long one."""
+        lines = text.split("\n")
+        rest = lines.pop()
+        pieces: list[str] = []
+        for line in lines:
+            broken = self._inside or is_long(line + "\n")
+            pieces += cut_parts(line + "\n") if broken else [line + "\n"]
+            self._inside = False
+        if rest:
+            pieces += cut_parts(rest)
+            self._inside = True
         return pieces
 
     def _resolve(self, stub: Stub) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from lam_vllm.cuts import Cut
-from lam_vllm.lines import NUMBER_STARTS, Key, number_key
+from lam_vllm.lines import keys_of
 from lam_vllm.memory import HOLE, ConversationMemory, Section
 from lam_vllm.prices import MARGIN_TOKENS, Prices
 from lam_vllm.stubs import Stub, excerpt_of, format_stub
@@ -54,8 +54,9 @@ class RunPlanner:
         self._named = 0  # the result last named by a stub of this observation
         self._shift = 0
         self._seen = len(memory.table)  # keys below this number were interned before the piece at hand
-        self._numbers = [0] * len(pieces)
-        self._ids = self._interned()
+        keys, self._numbers = keys_of(pieces, self.unit)
+        table = memory.table
+        self._ids = [table.setdefault(key, len(table)) for key in keys]
 
     def plan(self, start: int, stop: int) -> list[Cut]:
         """Cuts in pieces `start:stop`; kept pieces and a hole per cut are in the memory afterwards."""
@@ -69,11 +70,7 @@ class RunPlanner:
                 continue
             self._keep_fresh(waiting, place)
             waiting = place
-            recent = ids[place] in self.memory.ids[-LONGEST_PERIOD:]
-            if self._budget <= 0 or (not recent and self._hopeless(place, stop)):
-                cut = None
-            else:
-                cut = self._cut(place, stop)
+            cut = None if self._budget <= 0 or self._hopeless(place, stop) else self._cut(place, stop)
             if cut is None:
                 self.keep(place, place + 1)
                 waiting = place = place + 1
@@ -113,15 +110,6 @@ class RunPlanner:
         """Forget what the last references named: a stub of another kind was printed in between."""
         self._diagonal, self._target, self._shift, self._named = -1, None, 0, 0
 
-    def _interned(self) -> list[int]:
-        keys: list[Key] = list(self.pieces)
-        if self.unit == "line":
-            for place, line in enumerate(self.pieces):
-                if line[0] in NUMBER_STARTS:
-                    keys[place], self._numbers[place] = number_key(line)
-        table = self.memory.table
-        return [table.setdefault(key, len(table)) for key in keys]
-
     def _cut(self, place: int, stop: int) -> Cut | None:
         found = self._longest(place, stop)
         repeated = self._repetition(place, stop, found.length if found else 0)
@@ -143,14 +131,17 @@ class RunPlanner:
     def _hopeless(self, place: int, stop: int) -> bool:
         """Cheap sieve: no run from here can have `min_tokens` bytes, since no text shows these lines in this order.
 
-        A text has no more tokens than bytes. Repetitions of what was just printed are the one exception.
+        A text has no more tokens than bytes. What repeats the last lines printed here may be shown by no text yet.
         """
         pieces, ids, follows = self.pieces, self._ids, self.memory.pair
-        size = len(pieces[place])
+        first, size = place, len(pieces[place])
         while size < self._min_tokens:
             if not pieces[place].isascii():
                 return False
             if place + 1 >= stop or (ids[place], ids[place + 1]) not in follows:
+                several = place > first or (place + 1 < stop and ids[place] == ids[place + 1])
+                if several and ids[first] in self.memory.ids[-LONGEST_PERIOD:]:
+                    return False
                 self.refused.add("below_min_tokens")
                 return True
             place += 1

@@ -26,11 +26,12 @@ MODELS = ROOT / ".models"
 LOG = ROOT / ".models" / "demo-server.log"
 CORPUS = ROOT / "tests" / "data" / "corpus" / "trajectories.jsonl.xz"
 RUNS = (
-    "mini_gemini3_verified/sympy__sympy-13372",
-    "sweagent_demos/trajectories/demonstrations/ctf/crypto/BabyEncryption.traj",
+    "mini_gemini3_verified/scikit-learn__scikit-learn-13439",
+    "sweagent_demos/trajectories/demonstrations/ctf/rev/rock.traj",
     "swesmith_samples/pydantic__pydantic.acb0f10f.pr_8316",
 )
 START_SECONDS = 300
+ANSWER_TOKENS = 4
 ARGUMENTS = (
     "--host=127.0.0.1",
     "--served-model-name=smollm2",
@@ -75,7 +76,7 @@ def wait_for(client: Client, process: subprocess.Popen[bytes]) -> None:
     """Return when the plugin answers.
 
     Raises:
-        ServerError: the server ended, or does not answer in time; names its log.
+        ServerError: the server ended, runs without the plugin, or does not answer in time; names its log.
     """
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
@@ -83,7 +84,9 @@ def wait_for(client: Client, process: subprocess.Popen[bytes]) -> None:
             raise ServerError(f"the server ended with code {process.returncode}; see {LOG}")
         try:
             client.get_json("/v1/lam/status")
-        except ServerError:
+        except ServerError as error:
+            if error.status is not None:
+                raise ServerError(f"the server runs without the plugin; see {LOG}") from error
             time.sleep(1)
         else:
             return
@@ -103,7 +106,7 @@ def replay_all(client: Client, runs: list[Run]) -> list[ReplayResult]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("replaying", total=sum(2 * len(prompts(run.messages)) for run in runs))
-        return [replay(run, client, on_turn=lambda: progress.advance(task)) for run in runs]
+        return [replay(run, client, max_tokens=ANSWER_TOKENS, on_turn=lambda: progress.advance(task)) for run in runs]
 
 
 def main() -> int:
@@ -115,7 +118,7 @@ def main() -> int:
     except LamError as error:
         console.print(f"demo: {error}")
         return 2
-    Console().print(summary_table(results, "SmolLM2-135M on vLLM, recorded agent runs, plugin off -> on"))
+    Console().print(summary_table(results, "SmolLM2-135M on vLLM, three recorded agent runs"))
     total = summarise(results)
     if total.prefix_breaks.total():
         console.print("demo: a cached prefix broke")

@@ -21,7 +21,11 @@ _PREFIX_BREAK = re.compile(r'^lam:prefix_breaks_total\{(?:.*,)?cause="(\w+)".*\}
 
 
 class ServerError(LamError):
-    """A server cannot be reached, or refused a request; names it and gives its words."""
+    """A server cannot be reached (`status` None), or refused a request; names it and gives its words."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        self.status = status
+        super().__init__(message)
 
 
 class PromptTooLongError(ServerError):
@@ -96,7 +100,7 @@ class Client:
             with error:
                 words = error.read().decode(errors="replace")
             kind = PromptTooLongError if error.code == 400 and "context length" in words else ServerError
-            raise kind(f"{request.full_url}: {error.code}: {words[:500]}") from None
+            raise kind(f"{request.full_url}: {error.code}: {words[:500]}", error.code) from None
         except (URLError, OSError, HTTPException) as error:
             raise ServerError(f"{request.full_url}: {getattr(error, 'reason', error)}") from None
 

@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import quantiles
+from typing import get_args
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from lam_vllm.evaluation.replay import ReplayResult, Turn
+from lam_vllm.types import Layer
 
 NO_FIGURE = "-"
 
@@ -60,9 +62,9 @@ def summarise(results: Sequence[ReplayResult]) -> Summary:
 
 
 def summary_table(results: Sequence[ReplayResult], title: str) -> Table:
-    """A column for each run and, where there are several, one for all; figures as plugin off -> on."""
+    """A column for each run and, where there are several, one for all; off and on mean the plugin."""
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
-    table.caption = "off -> on, over the turns answered in both; rescued: too long with the plugin off"
+    table.caption = "off, on: without and with the plugin, over the turns answered in both"
     table.add_column("", no_wrap=True)
     for result in results:
         table.add_column(result.run_id.rsplit("/", 1)[-1], justify="right", overflow="fold")
@@ -90,23 +92,19 @@ def _quantile(values: Sequence[float], percent: int) -> float | None:
 
 
 def _cells(summary: Summary) -> dict[str, str]:
-    off, on = summary.off, summary.on
+    sides = {"off": summary.off, "on": summary.on}
     return {
         "turns answered in both": f"{summary.answered_in_both} of {summary.turns}",
         "turns rescued": str(summary.rescued),
-        "prompt tokens": f"{off.prompt_tokens:,} -> {on.prompt_tokens:,}",
-        "uncached prompt tokens": f"{off.uncached_tokens:,} -> {on.uncached_tokens:,}",
-        "TTFT p50, ms": f"{_milliseconds(off.ttft_p50_seconds)} -> {_milliseconds(on.ttft_p50_seconds)}",
-        "TTFT p90, ms": f"{_milliseconds(off.ttft_p90_seconds)} -> {_milliseconds(on.ttft_p90_seconds)}",
-        "tokens removed by layer": _counts(summary.removed_tokens),
+        **{f"prompt tokens, {name}": f"{side.prompt_tokens:,}" for name, side in sides.items()},
+        **{f"uncached tokens, {name}": f"{side.uncached_tokens:,}" for name, side in sides.items()},
+        **{f"TTFT p50 ms, {name}": _milliseconds(side.ttft_p50_seconds) for name, side in sides.items()},
+        **{f"TTFT p90 ms, {name}": _milliseconds(side.ttft_p90_seconds) for name, side in sides.items()},
+        **{f"tokens removed, {layer}": f"{summary.removed_tokens[layer]:,}" for layer in get_args(Layer)},
         "delta_hat": f"{summary.delta_hat:.3f}",
-        "prefix breaks": _counts(summary.prefix_breaks),
+        "prefix breaks": ", ".join(f"{cause} {n}" for cause, n in sorted(summary.prefix_breaks.items())) or "0",
     }
 
 
 def _milliseconds(seconds: float | None) -> str:
     return NO_FIGURE if seconds is None else f"{1000 * seconds:,.0f}"
-
-
-def _counts(counts: Counter[str]) -> str:
-    return "\n".join(f"{name} {count:,}" for name, count in sorted(counts.items()) if count) or "0"

@@ -59,7 +59,7 @@ def test_parts_of_a_long_line_are_quoted(count_tokens: Callable[[str], int]) -> 
     address = '"address1": "281 Spruce Street", "address2": "Suite 942", "city": "San Diego", "country": "USA"'
     first = '{"name": {"first_name": "Omar", "last_name": "Davis"}, ' + address + ', "zip": "92164", "orders": 12}'
     second = '{"user": "another_person_4711", "age": 44, ' + address + ', "zip": "10001", "membership": "gold"}'
-    first, second = first * 3, second * 3
+    first, second = first * 15, second * 15
     text = emitted(count_tokens, first, second)[1]
     assert text.split("\n")[:3] == [
         '{"user": "another_person_4711", "age": 44, ',

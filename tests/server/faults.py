@@ -6,7 +6,7 @@ from pathlib import Path
 
 FAILING_TEXT = "this message makes the compactor fail"
 
-_FAILING_COMPACTOR = f'''
+_FAILING_COMPACTOR = f"""
 def register():
     from lam_vllm.compactor import Compactor
 
@@ -20,7 +20,7 @@ def register():
         return self.unfailing(messages, **options)
 
     Compactor.compact = compact
-'''
+"""
 _MISSING_METHOD = """
 def register():
     from vllm.renderers.online_renderer import OnlineRenderer
