@@ -10,7 +10,7 @@ from typing import Any
 
 from lam_vllm.evaluation.client import Client, PromptTooLongError
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.dialects import Usage, dialect
+from lam_vllm.evaluation.dialects import Dialect, Usage, dialect
 from lam_vllm.types import Message
 
 OPTIONS_HEADER = "x-lam"
@@ -79,6 +79,7 @@ def replay(
         OptionError: no API is called `api`.
         ServerError: the server cannot be reached, or refuses a request for another reason than its length.
     """
+    spoken = dialect(api)
     requests = prompts(run.messages)[:max_turns]
     model = client.model()
     before = client.prefix_breaks()
@@ -86,7 +87,7 @@ def replay(
 
     def one_pass(options: str) -> tuple[Turn, ...]:
         fields = {"model": model, "temperature": 0, "cache_salt": uuid.uuid4().hex}
-        return tuple(_turn(client, api, request, max_tokens, fields, options, on_turn) for request in requests)
+        return tuple(_turn(client, spoken, request, max_tokens, fields, options, on_turn) for request in requests)
 
     passes = [one_pass(options) for options in ("off", json.dumps(on))]
     return ReplayResult(run.id, passes[0], passes[1], client.prefix_breaks() - before)
@@ -94,14 +95,13 @@ def replay(
 
 def _turn(
     client: Client,
-    api: str,
+    spoken: Dialect,
     request: Sequence[Message],
     max_tokens: int,
     fields: Mapping[str, Any],
     options: str,
     on_turn: Callable[[], None],
 ) -> Turn:
-    spoken = dialect(api)
     try:
         answer = client.stream(spoken, {**spoken.body(request, max_tokens), **fields}, {OPTIONS_HEADER: options})
     except PromptTooLongError:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from lam_vllm import reconstruct
 from lam_vllm.cli import app
@@ -16,7 +15,8 @@ from lam_vllm.evaluation.corpus import Run
 
 ROOT = Path(__file__).parents[2]
 TOKENIZER = str(ROOT / ".models/smollm2")
-FILE = "".join(f"{number}: a line of some file that the tool shows\n" for number in range(1, 31))
+WORDS = ("alder", "birch", "cedar", "daphne", "elm", "fir", "gorse", "hazel", "ivy", "juniper", "larch", "maple")
+FILE = "".join(f"{number}: the {word} stands beside the river\n" for number, word in enumerate(WORDS, 1))
 CHAT = [
     {"role": "user", "content": "read it twice"},
     {"role": "assistant", "content": "cat file"},
@@ -63,7 +63,7 @@ def test_every_cut_can_be_audited(tmp_path: Path) -> None:
 
 
 def test_near_duplicates_name_their_representative_and_its_distance(tmp_path: Path) -> None:
-    changed = FILE.replace("12: a line", "12: one line").replace("23: a line", "23: that line")
+    changed = FILE.replace("river", "stream", 1)
     chat = [*CHAT[:4], {"role": "tool", "content": changed}]
     source = write(tmp_path / "in.jsonl", {"messages": chat})
     done = compact(source, tmp_path / "out.jsonl", "--encoder", "minilm", "--profile", "paper")

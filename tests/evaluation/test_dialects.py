@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lam_vllm.errors import OptionError
 from lam_vllm.evaluation.dialects import Usage, dialect
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": '{"path": "."}'}}
-CHAT = [
+CHAT: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": [{"type": "text", "text": "list"}]},
     {"role": "assistant", "content": None, "tool_calls": [CALL]},

@@ -45,7 +45,7 @@ def test_a_gold_line_that_only_a_stub_leads_to_is_lost() -> None:
 
 
 def test_a_line_that_stands_only_in_parts_counts_when_references_are_written_out() -> None:
-    long = "x" * 201
+    long = "x" * 2_001
     run = chat(f"{long}, def area(w, y", f"{long}, def area(w, h):")
     shorter = chat(f"{long}, def area(w, y", "[parts 1-2 of result 1 repeat, from «xxxxxxxxxxxx»]\nh):")
     found = gold_lines(run, shorter, PATCH)
