@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+import numpy as np
 import pytest
 
 from lam_vllm import Compactor, CompactorConfig, prefix_breaks, reconstruct
@@ -13,6 +14,7 @@ from lam_vllm.encoders.base import Encoder
 from lam_vllm.evaluation.corpus import Run
 from lam_vllm.evaluation.evidence import distinct_lines, gold_lines
 from lam_vllm.types import Embedding
+from lam_vllm.windows import fixed_windows
 
 from ..conftest import SIX_RUNS
 
@@ -88,3 +90,24 @@ def test_every_substitution_is_within_the_bound(run: Run, make: Callable[[], Com
     compaction = make().compact(run.messages)
     distances = [decision.distance for decision in compaction.decisions]
     assert compaction.report.delta_hat == max(distances, default=0.0) <= compaction.report.delta
+
+
+def test_the_best_score_of_any_query_falls_by_at_most_delta_hat(
+    run: Run, count_tokens: Callable[[str], int], remembering: Encoder
+) -> None:
+    compaction = Compactor(CompactorConfig(profile="paper"), count_tokens, remembering).compact(run.messages)
+    dropped = {(d.message, d.start, d.end) for d in compaction.decisions if d.layer == "l1"}
+    rows, kept = [], []
+    for index, message in enumerate(run.messages):
+        if message["role"] != "tool":
+            continue
+        text = message["content"]
+        for window in fixed_windows(text, remembering.token_offsets, remembering.window_tokens):
+            rows.append(remembering.encode(text[window.start : window.end]))
+            kept.append((index, window.start, window.end) not in dropped)
+    assert kept.count(False) == len(dropped)
+    queries = np.random.default_rng(0).standard_normal((1000, remembering.dimension))
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    scores = queries @ np.asarray(rows, np.float64).T
+    best, best_kept = scores.max(axis=1), scores[:, kept].max(axis=1)
+    assert (best_kept >= best - compaction.report.delta_hat - 1e-12).all()
