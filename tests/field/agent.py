@@ -12,6 +12,7 @@ Make = Callable[..., Compactor]
 
 MODULE = "\n".join(f"value_{n} = compute(first_argument, argument_{n}, timeout={n * 3})" for n in range(24))
 """A file of distinct lines, worth a reference."""
+LINES = MODULE.split("\n")
 OTHER = "\n".join(f"{name}: checked and found in good order at the last visit" for name in "mast hull keel sail rope".split())
 
 
@@ -30,14 +31,17 @@ def agent(*results: Any, tool: str = "read") -> list[dict[str, Any]]:
 
 def emitted(compaction: Compaction) -> list[Any]:
     """Contents of the tool results as they would be rendered."""
-    return contents(compaction.messages)
-
-
-def contents(messages: Sequence[Any]) -> list[Any]:
-    """Contents of the tool results."""
-    return [message.get("content") for message in messages if message["role"] in ("tool", "function")]
+    return [message["content"] for message in compaction.messages if message["role"] == "tool"]
 
 
 def numbered(lines: Sequence[str], first: int = 1) -> str:
     """Lines as a file viewer prints them."""
     return "\n".join(f"{number:6}\t{line}" for number, line in enumerate(lines, first))
+
+
+def ledger(raised: int, accounts: int = 16) -> str:
+    """Rows in pairs, of which every third balance moves with `raised`: no run is worth a reference of its own."""
+    rows = []
+    for n in range(accounts):
+        rows += [f"account {n:02} of the harbour office", f"    balance {500 + n * n + (n % 3 == 0) * raised} crowns"]
+    return "\n".join(rows)

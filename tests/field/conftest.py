@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +12,9 @@ from lam_vllm import Compactor, make_config
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.types import Embedding, Message
 
+from ..conftest import SERVED_MODEL
 from .agent import Make
 
-SERVED_MODEL = Path(__file__).parents[2] / ".models/smollm2"
 
 
 class Remembering:
@@ -56,14 +56,19 @@ def make_careful(request: pytest.FixtureRequest, count_tokens: Callable[[str], i
 
 
 @pytest.fixture(scope="session")
-def prompt_ids() -> Callable[[Sequence[Message]], list[int]]:
-    """Prompt token ids of messages, by the served model's chat template."""
+def served_tokenizer() -> Any:
+    """The served model's tokenizer with its chat template."""
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(SERVED_MODEL)
+    return AutoTokenizer.from_pretrained(SERVED_MODEL)
+
+
+@pytest.fixture(scope="session")
+def prompt_ids(served_tokenizer: Any) -> Callable[[Sequence[Message]], list[int]]:
+    """Prompt token ids of messages, by the served model's chat template."""
 
     def render(messages: Sequence[Message]) -> list[int]:
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+        text = served_tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return list(served_tokenizer(text, add_special_tokens=False)["input_ids"])
 
     return render

@@ -12,9 +12,9 @@ from lam_vllm.encoders.base import Encoder
 from lam_vllm.stubs import parse_stub
 from lam_vllm.types import Decision, Message
 
-from .agent import MODULE, OTHER, Make, agent, contents, emitted, numbered
+from ..conftest import SERVED_MODEL
+from .agent import LINES, MODULE, OTHER, Make, agent, emitted, ledger, numbered
 
-LINES = MODULE.split("\n")
 READS = 592
 TEST_RUN = "\n".join(
     [
@@ -43,14 +43,6 @@ QUESTIONS = {
     "On which port does the server run?": "8443",
     "Which database is used?": "PostgreSQL",
 }
-
-
-def ledger(raised: int, accounts: int = 16) -> str:
-    """Rows in pairs, of which every third balance moves with `raised`: no run is worth a reference of its own."""
-    rows = []
-    for n in range(accounts):
-        rows += [f"account {n:02} of the harbour office", f"    balance {500 + n * n + (n % 3 == 0) * raised} crowns"]
-    return "\n".join(rows)
 
 
 def printed(compaction: Compaction, cut: Decision) -> list[str]:
@@ -136,6 +128,16 @@ def test_f34_changes_all_over_a_file_are_all_shown(make_careful: Make) -> None:
     assert layers == ({"l1"} if compaction.report.profile == "guarded" else set())
 
 
+@pytest.mark.parametrize("view", [numbered, "\n".join])
+def test_f34_a_second_read_after_the_edit_still_shows_the_edit(
+    make_careful: Make, view: Callable[[Sequence[str]], str]
+) -> None:
+    edited = MODULE.replace("timeout=30)", "timeout=31)").split("\n")
+    compaction = make_careful().compact(agent(view(LINES), view(edited), view(edited)))
+    shown = [set(printed(compaction, cut)) for cut in compaction.decisions if cut.result == 3]
+    assert view(edited).split("\n")[10] in set(emitted(compaction)[2].split("\n")).union(*shown)
+
+
 def test_f34_a_line_that_was_changed_to_what_stands_elsewhere_is_shown_too(make_careful: Make) -> None:
     before = ledger(0).replace("balance 509 ", "balance 501 ")
     after = ledger(1).replace("balance 510 ", "balance 504 ")
@@ -148,7 +150,7 @@ def test_f35_in_a_numbered_view_a_reference_is_obviously_no_line_of_the_file(mak
     edited = MODULE.replace("timeout=30", "timeout=31").split("\n")
     lines = emitted(make_careful().compact(agent(numbered(LINES), numbered(edited))))[1].split("\n")
     stubs = [line for line in lines if parse_stub(line) is not None]
-    assert len(stubs) == 2
+    assert stubs
     assert [line for line in lines if line not in stubs] == [f"{11:6}\t{edited[10]}"]
     assert all(line.startswith("[") and line.endswith(("]", ")")) for line in stubs)
 
@@ -219,32 +221,45 @@ def test_f41_results_of_an_excluded_tool_are_whole_and_can_be_referred_to(make_c
 
 
 @pytest.fixture(scope="module")
-def ask(prompt_ids: Callable[[Sequence[Message]], list[int]]) -> Callable[[Sequence[Message]], str]:
-    """The served model's greedy answer."""
+def answers(served_tokenizer: Any) -> Callable[[Sequence[Message]], list[str]]:
+    """The served model's greedy answers to `QUESTIONS` after these messages."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
-    from tests.conftest import SERVED_MODEL
-
-    tokenizer = AutoTokenizer.from_pretrained(SERVED_MODEL)
     model = AutoModelForCausalLM.from_pretrained(SERVED_MODEL, dtype=torch.float32).eval()
 
-    def answer(messages: Sequence[Message]) -> str:
-        prompt = torch.tensor([prompt_ids(messages)])
-        with torch.inference_mode():
-            output = model.generate(
-                prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=14, do_sample=False
+    def generate(messages: Sequence[Message]) -> list[str]:
+        prompts = [
+            served_tokenizer.apply_chat_template(
+                [*messages, {"role": "user", "content": question}], tokenize=False, add_generation_prompt=True
             )
-        return str(tokenizer.decode(output[0, prompt.shape[1] :], skip_special_tokens=True))
+            for question in QUESTIONS
+        ]
+        batch = served_tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False)
+        with torch.inference_mode():
+            output = model.generate(**batch, max_new_tokens=12, do_sample=False, pad_token_id=model.config.eos_token_id)
+        answered: list[str] = served_tokenizer.batch_decode(output[:, batch["input_ids"].shape[1] :])
+        return answered
 
-    return answer
+    return generate
 
 
-def test_f42_a_small_model_finds_the_answer_in_the_text_that_a_reference_names(
-    make_careful: Make, ask: Callable[[Sequence[Message]], str]
+def test_f42_a_small_model_answers_from_the_text_that_a_reference_names(
+    count_tokens: Callable[[str], int], answers: Callable[[Sequence[Message]], list[str]]
 ) -> None:
-    if make_careful().config.profile == "guarded":
-        pytest.skip("emits what `exact` does")
+    instruction = "You are a helpful assistant. Answer from the tool results in one short sentence."
+    messages: list[Any] = [
+        {"role": "system", "content": instruction},
+        {"role": "user", "content": "Read team.txt."},
+        {"role": "tool", "content": TEAM},
+        {"role": "assistant", "content": "I read team.txt again."},
+        {"role": "tool", "content": TEAM},
+    ]
+    compacted = Compactor(make_config({"profile": "exact"}), count_tokens).compact(messages).messages
+    assert compacted[4]["content"].startswith("[result 1 repeats]")
+    for given in (messages, compacted):
+        told = zip(QUESTIONS.values(), answers(given), strict=True)
+        assert [answer for answer, said in told if answer not in said] == []
 
 
 def test_f43_a_repeat_under_the_size_floor_is_whole(make_careful: Make) -> None:
@@ -285,7 +300,8 @@ def test_f50_identical_lines_of_one_message_are_shortened(make: Make) -> None:
 
 
 def test_f50_every_result_that_stays_whole_has_a_reason(make: Make) -> None:
-    messages = agent(MODULE, OTHER, "ok", "ok", "", None, (part for part in ()), [{"type": "image_url"}])
+    messages = agent(MODULE, OTHER, "The engine runs.", "", None, iter([]), [], [{"type": "image_url"}], MODULE)
     compaction = make().compact(messages)
-    assert compaction.messages is messages
-    assert sum(compaction.report.reasons.values()) == compaction.report.observations == 8
+    shortened = {cut.message for cut in compaction.decisions}
+    assert shortened == {len(messages) - 1}
+    assert sum(compaction.report.reasons.values()) == compaction.report.observations - len(shortened) == 8

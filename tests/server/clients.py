@@ -106,7 +106,7 @@ def ask_responses_stream(server: LiveServer, request: Request) -> Usage:
 def ask_messages(server: LiveServer, request: Request) -> Usage:
     with anthropic_client(server) as client:
         answer = client.messages.create(
-            model=SERVED_NAME, temperature=0, **body("messages", request.messages), **request.carried
+            model=SERVED_NAME, **body("messages", request.messages), **request.carried
         )
     return _messages_usage(answer.usage)
 
@@ -114,7 +114,7 @@ def ask_messages(server: LiveServer, request: Request) -> Usage:
 def ask_messages_stream(server: LiveServer, request: Request) -> Usage:
     with anthropic_client(server) as client:
         stream = client.messages.create(
-            model=SERVED_NAME, temperature=0, stream=True, **body("messages", request.messages), **request.carried
+            model=SERVED_NAME, stream=True, **body("messages", request.messages), **request.carried
         )
         usages = [event.usage for event in stream if event.type == "message_delta"]
     return _messages_usage(usages[-1])

@@ -21,7 +21,7 @@ MODEL = str(ROOT / ".models/smollm2")
 SERVED_NAME = "smollm2"
 API_KEY = "sesame"
 BLOCK_TOKENS = 32
-CONTEXT_TOKENS = 6_144
+CONTEXT_TOKENS = 3_072
 START_SECONDS = 300
 STOP_SECONDS = 60
 
@@ -34,6 +34,7 @@ VLLM_ARGUMENTS = (
     "--enable-auto-tool-choice",
     "--tool-call-parser=hermes",
     "--enable-prompt-tokens-details",
+    "--enable-scale-out",  # the render routes, which show a prompt's ids without prefilling it
 )
 SERVE = ("-c", "import sys; from lam_vllm.serving.launch import serve; serve(sys.argv[1:])")
 

@@ -10,18 +10,21 @@ from lam_vllm.evaluation.dialects import dialect
 from lam_vllm.types import Message
 
 CORPUS = Path(__file__).parents[1] / "data/corpus/trajectories.jsonl.xz"
-RUN = "sweagent_demos/trajectories/demonstrations/ctf/web/i_got_id_demo.traj"
-FITTING_MESSAGES = 15
-"""So many messages of `RUN` fit into the context without the plugin."""
-TOO_LONG_MESSAGES = 17
+RUN = "mini_gemini3_verified/sympy__sympy-13878"
+FIRST = 156
+"""From here the agent prints the same files again within few thousand tokens, which a CPU prefills in a second."""
+FITTING_MESSAGES = 12
+"""So many messages from there fit into the tests' context without the plugin."""
+TOO_LONG_MESSAGES = 18
 """So many fit only with it."""
 
 TOOLS = [{"type": "function", "function": {"name": "shell", "parameters": {"type": "object", "properties": {}}}}]
 
 
 def recorded(messages: int = FITTING_MESSAGES) -> list[Message]:
-    """The first messages of `RUN`, each result with a call that asked for it, ids made from positions."""
-    return with_calls(list(find_run(CORPUS, RUN).messages[:messages]))
+    """A stretch of `RUN`, each result with a call that asked for it, ids made from positions."""
+    stretch = find_run(CORPUS, RUN).messages[FIRST : FIRST + messages]
+    return with_calls([{"role": "user", "content": "Please solve the issue."}, *stretch])
 
 
 def with_calls(messages: list[Message]) -> list[Message]:

@@ -6,7 +6,6 @@ import json
 from itertools import pairwise
 from typing import Any
 
-import openai
 import pytest
 
 from tests.server.clients import WAYS, Request, Usage, count_tokens, openai_client, rendered_ids, tokenized
@@ -89,7 +88,7 @@ def test_the_report_header_and_the_metrics_tell_the_same_story(hooked: LiveServe
     def metric(name: str) -> float:
         with hooked.client() as client:
             lines = client.get("/metrics").text.splitlines()
-        return float(next(line.rpartition(" ")[2] for line in lines if line.startswith(name)))
+        return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)), 0.0)
 
     name = 'lam:requests_total{api="chat",outcome="changed",reason="none"}'
     seconds = 'lam:time_to_first_token_seconds_count{api="chat",outcome="changed"}'
@@ -118,8 +117,3 @@ def test_a_dry_run_shows_what_a_request_would_hold(hooked: LiveServer) -> None:
         result = client.post("/v1/lam/compact", json={"messages": recorded()}).json()
     prompt = rendered_ids(hooked, "chat", result["messages"], options=False)
     assert prompt == rendered_ids(hooked, "chat", recorded())
-
-
-def test_bad_requests_stay_vllms_own(hooked: LiveServer) -> None:
-    with openai_client(hooked) as client, pytest.raises(openai.BadRequestError):
-        client.chat.completions.create(model=SERVED_NAME, messages=[{"role": "tool"}])  # type: ignore[typeddict-item]

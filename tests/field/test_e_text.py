@@ -1,0 +1,216 @@
+"""Group E: text is what the model will read: nothing is normalised, fused, torn, or lost without a trace."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from lam_vllm import Compactor, EncoderError, make_config, reconstruct
+from lam_vllm.encoders import load_encoder
+from lam_vllm.encoders.base import Encoder
+from lam_vllm.stubs import Stub, parse_stub
+from lam_vllm.windows import fixed_windows, line_windows
+
+from .agent import LINES, MODULE, OTHER, Make, agent, emitted, ledger, numbered
+
+MODELS = Path(__file__).parents[2] / ".models"
+SOURCE = """\
+class Harbour:
+    def __init__(self, berths):
+        self.berths = berths
+        self.ships = []
+
+    def moor(self, ship, guests=0):
+        if len(self.ships) >= self.berths:
+            return None
+        self.ships.append((ship, guests))
+        return ship
+
+    def sail(self, ship):
+        if ship not in self.ships:
+            return None
+
+        self.ships.remove(ship)
+        return ship
+
+    def count(self):
+        total = {
+            "ships": len(self.ships),
+            "berths": self.berths,
+        }
+        return total
+"""
+TABLE = "\n".join(["| ship | berth | state |", "|---|---|---|", *[f"| {name} | 3 | moored |" for name in ("Ada", "Bo", "Cy")]])
+
+
+def giant(kind: str, length: int = 1_000_000) -> str:
+    """One line in which no two places are alike."""
+    words = [hashlib.blake2b(str(n).encode(), digest_size=12) for n in range(length // 16)]
+    if kind == "base64":
+        return base64.b64encode(b"".join(word.digest() for word in words)).decode()
+    if kind == "json":
+        return json.dumps([word.hexdigest() for word in words])[:length]
+    return "".join(f"f{n}=a=>g(a,{word.hexdigest()[:8]!r});" for n, word in enumerate(words))[:length]
+
+
+def stubs_in(text: str) -> list[Stub]:
+    return [stub for line in text.split("\n") if (stub := parse_stub(line)) is not None]
+
+
+def covered(stub: Stub) -> int:
+    """How many lines the reference says are left out."""
+    if stub.kind == "repeat":
+        return stub.count * stub.times
+    return stub.count if stub.kind == "next" else stub.last - stub.first + 1
+
+
+def test_f61_redraws_and_colours_are_text_like_any_other(make_careful: Make) -> None:
+    bar = "\r".join(f"downloading the charts {percent:3}% of all" for percent in range(0, 100, 5))
+    green, red = f"\x1b[32m{bar}\x1b[0m", f"\x1b[31m{bar}\x1b[0m"
+    messages = agent(green, f"{green}\ndone\r", red)
+    compaction = make_careful().compact(messages)
+    contents = emitted(compaction)
+    assert contents[0] == green
+    assert contents[1].split("\n")[0].startswith("[line 1 of result 1 repeats]")
+    assert contents[1].split("\n")[1] == "done\r"
+    assert contents[2] == red
+    assert reconstruct(compaction.messages) == messages
+
+
+def test_f63_composed_and_decomposed_letters_are_different_text(make_careful: Make) -> None:
+    composed = "\n".join(f"caf\u00e9 number {n} on the quay of M\u00e1laga opens at {n}" for n in range(6, 12))
+    decomposed = composed.replace("\u00e9", "e\u0301").replace("\u00e1", "a\u0301")
+    messages = agent(composed, decomposed, composed)
+    compaction = make_careful().compact(messages)
+    assert emitted(compaction)[:2] == [composed, decomposed]
+    assert emitted(compaction)[2].startswith("[result 1 repeats]")
+    assert reconstruct(compaction.messages) == messages
+
+
+@pytest.mark.parametrize("kind", ["minified", "json", "base64"])
+def test_f65_a_giant_line_costs_linear_work_and_its_repeat_is_found(
+    kind: str, make: Make, count_tokens: Callable[[str], int], remembering: Encoder
+) -> None:
+    counted = 0
+
+    def watched(text: str) -> int:
+        nonlocal counted
+        counted += len(text)
+        return count_tokens(text)
+
+    line = giant(kind)
+    config = make(max_windows=2).config
+    compactor = Compactor(config, watched, None if config.profile == "exact" else remembering)
+    compaction = compactor.compact(agent(line, line))
+    assert counted <= 4 * len(line)
+    assert compaction.report.work.encoder_calls <= 2
+    assert emitted(compaction)[0] == line
+    assert len(emitted(compaction)[1]) < len(line) / 2
+
+
+def test_f65_a_result_over_the_cap_passes_whole_and_says_so(make: Make) -> None:
+    compaction = make(max_observation_bytes=1000).compact(agent(MODULE, MODULE, OTHER, OTHER))
+    assert emitted(compaction)[:3] == [MODULE, MODULE, OTHER]
+    assert compaction.report.reasons["cap_observation_bytes"] == 2
+    assert len(emitted(compaction)[3]) < len(OTHER)
+
+
+@pytest.mark.parametrize("cut", [fixed_windows, line_windows])
+def test_f66_tokens_that_are_pieces_of_one_character_never_tear_it(cut: Callable[..., tuple[object, ...]]) -> None:
+    served = Tokenizer.from_file(str(MODELS / "smollm2/tokenizer.json"))
+    text = "帆船は港に着いた 🚢⚓ na\u0308chste\n" * 4 + "𓊝" * 20
+    assert len(served.encode("𓊝").ids) > 1
+    for budget in (1, 2, 3, 7):
+        windows = cut(text, lambda piece: served.encode(piece, add_special_tokens=False).offsets, budget)
+        pieces = [text[window.start : window.end] for window in windows]  # type: ignore[attr-defined]
+        assert "".join(pieces) == text
+        assert all(piece.encode() for piece in pieces)
+
+
+def test_f66_parts_of_long_lines_are_cut_between_characters(make_careful: Make) -> None:
+    line = ", ".join(f"船{n}号は港に着いた⚓🚢" for n in range(40))
+    messages = agent(line, f"[{line}]")
+    compaction = make_careful().compact(messages)
+    assert compaction.changed
+    assert all(content.encode().decode() == content for content in emitted(compaction))
+    assert reconstruct(compaction.messages) == messages
+
+
+def test_f66_an_encoder_without_character_offsets_is_refused_with_the_reason(tmp_path: Path) -> None:
+    folder = tmp_path / "slow"
+    shutil.copytree(MODELS / "minilm", folder)
+    (folder / "tokenizer.json").unlink()
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "tokenizer_class": "CanineTokenizer"}))
+    with pytest.raises(EncoderError, match="character offsets"):
+        load_encoder(str(folder))
+
+
+def test_f67_blank_lines_braces_returns_and_table_rows_do_not_vanish(make_careful: Make) -> None:
+    first, second = f"{SOURCE}\n{TABLE}\n{{\n}}\n", f"{TABLE}\n\n}}\n\n{SOURCE.replace('berths', 'quays')}"
+    messages = agent(first, second)
+    contents = emitted(make_careful().compact(messages))
+    assert contents[0] == first
+    kept = contents[1].split("\n")
+    assert len(kept) - len(stubs_in(contents[1])) + sum(map(covered, stubs_in(contents[1]))) == len(second.split("\n"))
+
+
+def test_f67_lines_that_repeat_inside_a_text_leave_their_count(make_careful: Make) -> None:
+    text = "\n".join(["start", *["waiting for the pilot to come aboard"] * 30, "}", "}", "", "", "return None", "return None"])
+    content = emitted(make_careful().compact(agent(text)))[0]
+    assert [covered(stub) for stub in stubs_in(content)] == [29]
+    assert content.endswith("\n}\n}\n\n\nreturn None\nreturn None")
+
+
+def test_f68_kept_lines_stand_in_order_as_they_were_indented(make_careful: Make) -> None:
+    edited = SOURCE.replace("guests=0", "guests=2").replace("return total", "return dict(total)")
+    content = emitted(make_careful().compact(agent(SOURCE, edited)))[1]
+    waiting = iter(edited.split("\n"))
+    assert all(line in waiting for line in content.split("\n") if parse_stub(line) is None)
+    assert stubs_in(content)
+
+
+def test_f68_a_python_file_parses_or_shows_a_marker_that_is_no_python(make_careful: Make) -> None:
+    edited = SOURCE.replace("guests=0", "guests=2")
+    contents = emitted(make_careful().compact(agent(SOURCE, edited, edited)))
+    assert [bool(stubs_in(content)) for content in contents] == [False, True, True]
+    assert ast.parse(contents[0])
+    for content in contents[1:]:
+        with pytest.raises(SyntaxError):
+            ast.parse(content)
+
+
+def test_f69_every_marker_tells_which_lines_or_how_many_are_gone(make_careful: Make) -> None:
+    visits = [numbered(LINES), numbered(["import sails", *LINES]), MODULE + "\n" + "beep\n" * 60, ledger(0), ledger(1)]
+    messages = agent(*visits)
+    compaction = make_careful().compact(messages)
+    assert len(compaction.decisions) >= 3
+    for cut in compaction.decisions:
+        stub = parse_stub(cut.stub)
+        assert stub is not None
+        gone = messages[cut.message]["content"][cut.start : cut.end].removesuffix("\n").count("\n") + 1
+        if stub.kind == "result":
+            assert visits[stub.result - 1].count("\n") + 1 == gone
+        elif cut.layer == "l0":
+            assert covered(stub) == gone
+        else:
+            assert cut.target_lines == (stub.first, stub.last)
+
+
+def test_f71_no_result_costs_more_tokens_than_before(make_careful: Make, count_tokens: Callable[[str], int]) -> None:
+    small = ["ok", "ok", "line one\nline two", "line one\nline two", "a b c d e f g h\n" * 2, "a b c d e f g h\n" * 3, OTHER]
+    compaction = make_careful(min_tokens=0).compact(agent(*small, OTHER, SOURCE, SOURCE, TABLE, TABLE))
+    given = [*small, OTHER, SOURCE, SOURCE, TABLE, TABLE]
+    for before, after in zip(given, emitted(compaction), strict=True):
+        assert after == before or count_tokens(after) < count_tokens(before)
+    assert emitted(compaction)[:4] == small[:4]
+    assert compaction.report.reasons["not_shorter"] >= 1
+    assert all(cut.removed_tokens > cut.stub_tokens for cut in compaction.decisions)
