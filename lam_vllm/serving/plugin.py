@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from lam_vllm.serving.options import Settings
 
 SUPPORTED_VLLM = "0.32."
-SWITCH_SECONDS = 0.001
+SWITCH_SECONDS = 0.0005
 """How long a thread may hold the interpreter while another waits (Python's default is 5 ms).
 
-The compactor's thread runs Python code beside the event loop. With 1 ms the loop gets the interpreter back well within
-2 ms, however long a compaction takes; single calls into C that hold it (hashing, matching one run) stay shorter.
+The compactor's thread runs Python code beside the event loop. With half a millisecond the loop gets the interpreter
+back within 2 ms, however long a compaction takes; single calls into C that hold it, such as a hash, are short.
 """
 
 _SERVING = ("openai_serving_chat", "openai_serving_responses", "anthropic_serving_messages", "serving_tokenization")
@@ -52,7 +52,7 @@ class LamPlugin:
         import vllm
 
         from lam_vllm.metrics import process_metrics
-        from lam_vllm.serving.admission import install, install_refusal
+        from lam_vllm.serving.hook import install, install_refusal
         from lam_vllm.serving.options import server_settings
         from lam_vllm.serving.service import build_service
         from lam_vllm.serving.tokens import token_counter

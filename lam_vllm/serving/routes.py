@@ -116,7 +116,7 @@ async def status(http: Request) -> Status:
     service: Service = http.app.state.lam
     default, encoder, count = service.settings.options, service.encoder, service.metrics.counts
     compactor = service.worker.compactors.get(default.config)
-    suspects = service.admission.looked_like_tool_user
+    suspects = service.admission.accounting.looked_like_tool_user
     return Status(
         version=lam_vllm.__version__,
         vllm_version=service.vllm_version,

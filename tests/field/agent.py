@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from lam_vllm import Compaction, Compactor
+from lam_vllm.types import Message
 
+MODELS = Path(__file__).parents[2] / ".models"
 Make = Callable[..., Compactor]
 """Builds a compactor from options of `CompactorConfig`."""
+Answer = Callable[[Sequence[Message], Sequence[str]], list[str]]
+"""Answers questions, each asked right after the messages."""
 
 MODULE = "\n".join(f"value_{n} = compute(first_argument, argument_{n}, timeout={n * 3})" for n in range(24))
 """A file of distinct lines, worth a reference."""
 LINES = MODULE.split("\n")
-OTHER = "\n".join(f"{name}: checked and found in good order at the last visit" for name in "mast hull keel sail rope".split())
+OTHER = "\n".join(
+    f"{name}: checked and found in good order at the last visit" for name in ("mast", "hull", "keel", "sail", "rope")
+)
 
 
 def agent(*results: Any, tool: str = "read") -> list[dict[str, Any]]:
@@ -23,7 +30,11 @@ def agent(*results: Any, tool: str = "read") -> list[dict[str, Any]]:
         {"role": "user", "content": "Please look into it."},
     ]
     for turn, result in enumerate(results):
-        call = {"id": f"call_{turn}", "type": "function", "function": {"name": tool, "arguments": f'{{"turn": {turn}}}'}}
+        call = {
+            "id": f"call_{turn}",
+            "type": "function",
+            "function": {"name": tool, "arguments": f'{{"turn": {turn}}}'},
+        }
         messages.append({"role": "assistant", "content": f"Step {turn}.", "tool_calls": [call]})
         messages.append({"role": "tool", "tool_call_id": f"call_{turn}", "content": result})
     return messages

@@ -12,9 +12,7 @@ from lam_vllm import Compactor, make_config
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.types import Embedding, Message
 
-from ..conftest import SERVED_MODEL
-from .agent import Make
-
+from .agent import MODELS, Answer, Make
 
 
 class Remembering:
@@ -60,7 +58,7 @@ def served_tokenizer() -> Any:
     """The served model's tokenizer with its chat template."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(SERVED_MODEL)
+    return AutoTokenizer.from_pretrained(MODELS / "smollm2")
 
 
 @pytest.fixture(scope="session")
@@ -72,3 +70,30 @@ def prompt_ids(served_tokenizer: Any) -> Callable[[Sequence[Message]], list[int]
         return list(served_tokenizer(text, add_special_tokens=False)["input_ids"])
 
     return render
+
+
+@pytest.fixture(scope="session")
+def answers(served_tokenizer: Any) -> Answer:
+    """The served model's greedy answers to questions, each asked right after the messages."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(MODELS / "smollm2", dtype=torch.float32).eval()
+
+    def generate(messages: Sequence[Message], questions: Sequence[str]) -> list[str]:
+        chats = [[*messages, {"role": "user", "content": question}] for question in questions]
+        prompts = [
+            served_tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True) for chat in chats
+        ]
+        batch = served_tokenizer(
+            prompts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False
+        )
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # threads that wait for each other on a busy machine take minutes
+        with torch.inference_mode():
+            output = model.generate(**batch, max_new_tokens=12, do_sample=False, pad_token_id=model.config.eos_token_id)
+        torch.set_num_threads(threads)
+        said: list[str] = served_tokenizer.batch_decode(output[:, batch["input_ids"].shape[1] :])
+        return said
+
+    return generate

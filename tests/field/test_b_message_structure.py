@@ -36,12 +36,18 @@ def text_part(text: str, kind: str = "text") -> dict[str, Any]:
 
 def skeleton(messages: list[Any]) -> list[Any]:
     """Everything of the messages but the content of tool results."""
-    return [{**message, "content": type(message["content"])} if message["role"] == "tool" else message for message in messages]
+    return [
+        {**message, "content": type(message["content"])} if message["role"] == "tool" else message
+        for message in messages
+    ]
 
 
 def test_f18_identical_neighbouring_results_stay_messages_of_their_own(make: Make) -> None:
     calls = [{"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}} for n in range(3)]
-    messages: list[Any] = [{"role": "user", "content": "go"}, {"role": "assistant", "content": None, "tool_calls": calls}]
+    messages: list[Any] = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+    ]
     messages += [{"role": "tool", "tool_call_id": f"c{n}", "content": MODULE} for n in range(3)]
     compaction = make().compact(messages)
     assert skeleton(compaction.messages) == skeleton(messages)
@@ -97,7 +103,9 @@ def test_f25_every_text_part_is_shortened_not_only_the_first(make: Make) -> None
     contents = emitted(make().compact(agent(parts, copy.deepcopy(parts))))
     assert [part["text"] for part in contents[0][:2]] == [MODULE, OTHER]
     short = [contents[0][2], *contents[1]]
-    assert all(0 < len(part["text"]) < len(given["text"]) for part, given in zip(short, [parts[2], *parts], strict=True))
+    assert all(
+        0 < len(part["text"]) < len(given["text"]) for part, given in zip(short, [parts[2], *parts], strict=True)
+    )
 
 
 def test_f26_a_string_stays_a_string_and_a_list_a_list_and_each_can_repeat_the_other(make: Make) -> None:

@@ -12,37 +12,24 @@ from lam_vllm.encoders.base import Encoder
 from lam_vllm.stubs import parse_stub
 from lam_vllm.types import Decision, Message
 
-from ..conftest import SERVED_MODEL
-from .agent import LINES, MODULE, OTHER, Make, agent, emitted, ledger, numbered
+from .agent import LINES, MODULE, OTHER, Answer, Make, agent, emitted, ledger, numbered
 
 READS = 592
-TEST_RUN = "\n".join(
-    [
-        "collected 3 items",
-        "tests/test_harbour.py::test_anchor FAILED because the chain is too short",
-        "tests/test_harbour.py::test_sail FAILED because the wind is not read",
-        "tests/test_harbour.py::test_rudder PASSED",
-        "2 failed and 1 passed",
-    ]
+TEST_RUN = """\
+collected 3 items
+tests/test_harbour.py::test_anchor FAILED because the chain is too short
+tests/test_harbour.py::test_sail FAILED because the wind is not read
+tests/test_harbour.py::test_rudder PASSED
+2 failed and 1 passed"""
+TEAM = (
+    ("The team meets on Tuesday in the blue room.", "On which day does the team meet?", "Tuesday"),
+    ("The leader of the team is Oscar Lindgren.", "Who is the leader of the team?", "Oscar Lindgren"),
+    ("The project is called Falcon.", "What is the project called?", "Falcon"),
+    ("The office is in the city of Lisbon.", "In which city is the office?", "Lisbon"),
+    ("The server runs on port 8443.", "On which port does the server run?", "8443"),
+    ("The database is PostgreSQL.", "Which database is used?", "PostgreSQL"),
 )
-TEAM = "\n".join(
-    [
-        "The team meets on Tuesday in the blue room.",
-        "The leader of the team is Oscar Lindgren.",
-        "The project is called Falcon.",
-        "The office is in the city of Lisbon.",
-        "The server runs on port 8443.",
-        "The database is PostgreSQL.",
-    ]
-)
-QUESTIONS = {
-    "On which day does the team meet?": "Tuesday",
-    "Who is the leader of the team?": "Oscar Lindgren",
-    "What is the project called?": "Falcon",
-    "In which city is the office?": "Lisbon",
-    "On which port does the server run?": "8443",
-    "Which database is used?": "PostgreSQL",
-}
+"""Lines of a file, a question about each, and the words that answer it."""
 
 
 def printed(compaction: Compaction, cut: Decision) -> list[str]:
@@ -220,46 +207,23 @@ def test_f41_results_of_an_excluded_tool_are_whole_and_can_be_referred_to(make_c
     assert [(cut.message, cut.target_result) for cut in compaction.decisions] == [(7, 1)]
 
 
-@pytest.fixture(scope="module")
-def answers(served_tokenizer: Any) -> Callable[[Sequence[Message]], list[str]]:
-    """The served model's greedy answers to `QUESTIONS` after these messages."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(SERVED_MODEL, dtype=torch.float32).eval()
-
-    def generate(messages: Sequence[Message]) -> list[str]:
-        prompts = [
-            served_tokenizer.apply_chat_template(
-                [*messages, {"role": "user", "content": question}], tokenize=False, add_generation_prompt=True
-            )
-            for question in QUESTIONS
-        ]
-        batch = served_tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False)
-        with torch.inference_mode():
-            output = model.generate(**batch, max_new_tokens=12, do_sample=False, pad_token_id=model.config.eos_token_id)
-        answered: list[str] = served_tokenizer.batch_decode(output[:, batch["input_ids"].shape[1] :])
-        return answered
-
-    return generate
-
-
 def test_f42_a_small_model_answers_from_the_text_that_a_reference_names(
-    count_tokens: Callable[[str], int], answers: Callable[[Sequence[Message]], list[str]]
+    count_tokens: Callable[[str], int], answers: Answer
 ) -> None:
+    sentences, questions, wanted = zip(*TEAM, strict=True)
     instruction = "You are a helpful assistant. Answer from the tool results in one short sentence."
     messages: list[Any] = [
         {"role": "system", "content": instruction},
         {"role": "user", "content": "Read team.txt."},
-        {"role": "tool", "content": TEAM},
+        {"role": "tool", "content": "\n".join(sentences)},
         {"role": "assistant", "content": "I read team.txt again."},
-        {"role": "tool", "content": TEAM},
+        {"role": "tool", "content": "\n".join(sentences)},
     ]
     compacted = Compactor(make_config({"profile": "exact"}), count_tokens).compact(messages).messages
     assert compacted[4]["content"].startswith("[result 1 repeats]")
     for given in (messages, compacted):
-        told = zip(QUESTIONS.values(), answers(given), strict=True)
-        assert [answer for answer, said in told if answer not in said] == []
+        said = answers(given, questions)
+        assert [answer for answer, words in zip(wanted, said, strict=True) if answer not in words] == []
 
 
 def test_f43_a_repeat_under_the_size_floor_is_whole(make_careful: Make) -> None:
@@ -273,7 +237,13 @@ def test_f44_only_text_that_stands_whole_is_referred_to(make_careful: Make) -> N
     new = OTHER.split("\n")
     mixed = [*LINES[:12], *new]
     messages = agent(
-        MODULE, "\n".join(mixed), "\n".join([*mixed[6:], *LINES[12:]]), "\n".join(mixed), ledger(0), ledger(1), ledger(2)
+        MODULE,
+        "\n".join(mixed),
+        "\n".join([*mixed[6:], *LINES[12:]]),
+        "\n".join(mixed),
+        ledger(0),
+        ledger(1),
+        ledger(2),
     )
     compaction = make_careful().compact(messages)
     assert {cut.message for cut in compaction.decisions} >= {5, 7, 9}

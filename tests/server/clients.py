@@ -105,9 +105,7 @@ def ask_responses_stream(server: LiveServer, request: Request) -> Usage:
 
 def ask_messages(server: LiveServer, request: Request) -> Usage:
     with anthropic_client(server) as client:
-        answer = client.messages.create(
-            model=SERVED_NAME, **body("messages", request.messages), **request.carried
-        )
+        answer = client.messages.create(model=SERVED_NAME, **body("messages", request.messages), **request.carried)
     return _messages_usage(answer.usage)
 
 
@@ -128,7 +126,7 @@ def count_tokens(server: LiveServer, messages: list[Message], options: dict[str,
         counted = client.messages.count_tokens(
             model=SERVED_NAME, **fields, extra_headers={"x-lam": json.dumps(options)}
         )
-    return counted.input_tokens
+    return int(counted.input_tokens)
 
 
 def rendered_ids(

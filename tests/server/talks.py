@@ -29,7 +29,7 @@ def recorded(messages: int = FITTING_MESSAGES) -> list[Message]:
 
 def with_calls(messages: list[Message]) -> list[Message]:
     """The conversation with one call in the assistant message before each stretch of results, per result."""
-    linked = [dict(message) for message in messages]
+    linked: list[Any] = [dict(message) for message in messages]
     asking: dict[str, Any] = {}
     for place, message in enumerate(linked):
         if message["role"] == "assistant":

@@ -1,9 +1,14 @@
-"""A recorded run replayed against the real server, through every API."""
+"""Commands that speak to the real server: a recorded run replayed through every API, and the doctor's questions."""
 
 from __future__ import annotations
 
-import pytest
+import json
+from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from lam_vllm.cli import app
 from lam_vllm.evaluation.client import Client, ServerError
 from lam_vllm.evaluation.corpus import Run
 from lam_vllm.evaluation.replay import replay
@@ -47,3 +52,20 @@ def test_a_prompt_that_does_not_fit_is_a_turn_without_an_answer(hooked: LiveServ
 def test_a_missing_key_is_an_error_and_not_an_unanswered_turn(hooked: LiveServer) -> None:
     with pytest.raises(ServerError, match="401"):
         replay(RUN, Client(hooked.url))
+
+
+def test_the_command_prints_the_table(hooked: LiveServer, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(RUN.messages))
+    options = ["--url", hooked.url, "--api-key", hooked.api_key or "", "--max-turns", "1", "--max-tokens", "1"]
+    done = CliRunner().invoke(app, ["replay", str(tmp_path / "run.json"), *options])
+    assert done.exit_code == 0, done.output
+    assert "1 of 1" in done.stdout and "run.json:1" in done.stdout
+
+
+def test_the_doctor_shows_a_running_server(hooked: LiveServer, plain: LiveServer) -> None:
+    known = ["doctor", "--url", hooked.url, "--api-key", hooked.api_key or ""]
+    done = CliRunner().invoke(app, known, env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    assert "server: prefix_breaks" in done.stdout and "minilm" in done.stdout
+    without = CliRunner().invoke(app, ["doctor", "--url", plain.url])
+    assert without.exit_code == 2 and "/v1/lam/status: 404" in without.stderr

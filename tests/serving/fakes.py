@@ -12,8 +12,9 @@ from lam_vllm.config import CompactorConfig
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.errors import OptionError
 from lam_vllm.metrics import Metrics
-from lam_vllm.serving.admission import Seam, install
+from lam_vllm.serving.admission import Seam
 from lam_vllm.serving.box import RequestBox, current_box
+from lam_vllm.serving.hook import install
 from lam_vllm.serving.options import Mode, Options, Settings
 from lam_vllm.serving.service import Service, build_service
 from lam_vllm.types import Message

@@ -14,8 +14,10 @@ from lam_vllm.config import CompactorConfig
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.errors import EncoderError
 from lam_vllm.serving import admission
-from lam_vllm.serving.admission import install, looks_like_tool_user, pass_through_reason
+from lam_vllm.serving.accounting import looks_like_tool_user
+from lam_vllm.serving.admission import pass_through_reason
 from lam_vllm.serving.box import RequestBox, report_header
+from lam_vllm.serving.hook import install
 from lam_vllm.serving.work import Worker
 from tests.serving.fakes import TEXT, RefusedError, Server, agent_messages
 
@@ -320,4 +322,4 @@ def test_agents_that_send_tool_output_as_user_messages_are_recognised_and_people
     assert not looks_like_tool_user(talk("thanks, go on"))
     server = Server()
     run(server, talk("x" * 500))
-    assert server.service.admission.looked_like_tool_user == 1
+    assert server.service.admission.accounting.looked_like_tool_user == 1

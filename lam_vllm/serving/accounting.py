@@ -1,0 +1,84 @@
+"""The figures of one request: into the metrics, and into its box for the report header."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from lam_vllm.metrics import STAGES, Metrics
+from lam_vllm.serving.box import RequestBox, Settled
+from lam_vllm.serving.prefix_watch import Cause
+from lam_vllm.serving.work import Plan, Worker
+from lam_vllm.types import Message, Outcome, Report
+
+_LONG_CHARACTERS = 400
+_LONG_REPLIES = 3
+
+
+class Accounting:
+    """Counts what was decided when it is decided, and tokens when vLLM has made its ids. Event loop only."""
+
+    def __init__(self, metrics: Metrics, worker: Worker) -> None:
+        self.looked_like_tool_user = 0
+        self._metrics = metrics
+        self._worker = worker
+
+    def decided(self, box: RequestBox, outcome: Outcome, reason: str) -> None:
+        """One more request with this outcome."""
+        box.outcome = outcome
+        self._metrics.requests.labels(box.api, outcome, reason).inc()
+
+    def broken(self, cause: Cause) -> None:
+        """One more prefix that vLLM had cached and that came out otherwise."""
+        self._metrics.prefix_breaks.labels(cause).inc()
+
+    def settled(self, box: RequestBox, plan: Plan, engine_inputs: Sequence[Any]) -> None:
+        """Count the tokens of the ids that vLLM made for a plan."""
+        if plan.prefix_break is not None:
+            self.broken(plan.prefix_break)
+        prefilled = sum(len(entry.get("prompt_token_ids") or ()) for entry in engine_inputs)
+        saved = plan.report.saved_tokens if plan.report is not None else 0
+        original = prefilled + (saved if plan.outcome == "changed" else 0)
+        box.settled.append(Settled(plan.outcome, plan.reason, original, prefilled, plan.seconds, plan.report))
+        self._metrics.prompt_tokens_original.labels(box.api).inc(original)
+        self._metrics.prompt_tokens_prefilled.labels(box.api).inc(prefilled)
+        if plan.report is None:
+            return
+        # `paper` may put in more than it takes out; the histogram begins at 0.
+        self._metrics.removal_ratio.observe(max(0.0, saved / max(1, original)))
+        self._report(plan.report, prevented=plan.outcome == "changed")
+        if plan.reason == "no_observation" and looks_like_tool_user(plan.messages):
+            self.looked_like_tool_user += 1
+
+    def _report(self, report: Report, *, prevented: bool) -> None:
+        metrics = self._metrics
+        for layer, tokens in report.new_removed_tokens.items():
+            metrics.tokens_removed.labels(layer).inc(tokens)
+        metrics.stub_tokens.inc(report.new_stub_tokens)
+        if prevented:
+            avoided = sum(report.new_removed_tokens.values()) - report.new_stub_tokens
+            metrics.uncached_tokens_avoided.inc(max(0, avoided))
+        metrics.boundary_pairs.inc(report.new_boundary_pairs)
+        for distance in report.new_distances:
+            metrics.substitution_distance.observe(distance)
+        for stage, seconds in report.seconds.items():
+            if stage in STAGES:
+                metrics.compaction_seconds.labels(stage).observe(seconds)
+        encoded = report.work.encoder_calls
+        metrics.encoder_windows.labels("encoder").inc(encoded)
+        metrics.encoder_windows.labels("memo").inc(max(0, report.work.new_windows - encoded))
+        metrics.raise_bounds(report.delta, report.delta_hat)
+        metrics.memo_bytes.labels("prefix").set(self._worker.compactors.memo_bytes_used)
+        metrics.store_bytes.labels("records").set(self._worker.records.bytes_used)
+
+
+def looks_like_tool_user(messages: Sequence[Message]) -> bool:
+    """Whether long user messages follow assistant messages so often that an agent, not a person, writes them."""
+    replies = [
+        after.get("content")
+        for before, after in itertools.pairwise(messages)
+        if before.get("role") == "assistant" and after.get("role") == "user"
+    ]
+    long = sum(isinstance(reply, str) and len(reply) >= _LONG_CHARACTERS for reply in replies)
+    return long >= _LONG_REPLIES and 2 * long > len(replies)
