@@ -112,7 +112,7 @@ class Compactor:
         for observation in observations:
             place = Surroundings(total.printed, len(observations) == 1, reach)
             admission = admit_text(observation, memory, self.config, self._prices, self._timed_encoder, place)
-            total = total.plus(admission)
+            total = total.plus(admission) if total.printed else admission
             if admission.text != observation.text:
                 texts[observation.part] = admission.text
         reasons = (opaque,) if opaque else tuple(sorted(total.reasons))

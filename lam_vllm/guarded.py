@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 from lam_vllm.config import CompactorConfig
 from lam_vllm.cuts import Cut
@@ -26,8 +27,7 @@ LEAST_STUB_TOKENS = 14
 """A window of which `exact` leaves no more than this and the margin cannot pay: it is not encoded."""
 
 
-@dataclass(frozen=True, slots=True)
-class GuardedPlan:
+class GuardedPlan(NamedTuple):
     """The cuts of one observation, and what finding them took."""
 
     cuts: list[Cut]

@@ -6,6 +6,7 @@ agree, and replaces the longest run if its stub is cheaper. What is kept can be 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Literal, NamedTuple
 
 from lam_vllm.cuts import Cut
@@ -53,31 +54,35 @@ class RunPlanner:
         self._target: Section | None = None
         self._named = 0  # the result last named by a stub of this observation
         self._shift = 0
-        self._seen = len(memory.table)  # keys below this number were interned before the piece at hand
         keys, self._numbers = keys_of(pieces, self.unit)
         table = memory.table
+        seen = len(table)
         self._ids = [table.setdefault(key, len(table)) for key in keys]
+        self._repeats: list[int] = []  # places of keys that were interned before: no other piece can repeat anything
+        for place, line in enumerate(self._ids):
+            if line == seen:
+                seen += 1
+            else:
+                self._repeats.append(place)
 
     def plan(self, start: int, stop: int) -> list[Cut]:
         """Cuts in pieces `start:stop`; kept pieces and a hole per cut are in the memory afterwards."""
         cuts: list[Cut] = []
-        ids = self._ids
-        waiting = place = start  # `waiting`: first kept piece that is not in the memory yet
-        while place < stop:
-            if ids[place] >= self._seen:  # never seen before: nothing can repeat it
-                self._seen = ids[place] + 1
-                place += 1
+        waiting = start  # first kept piece that is not in the memory yet; those up to the next repeat are all new
+        for place in self._repeats[bisect_left(self._repeats, start) :]:
+            if place >= stop:
+                break
+            if place < waiting:  # taken by the cut before
                 continue
             self._keep_fresh(waiting, place)
-            waiting = place
             cut = None if self._budget <= 0 or self._hopeless(place, stop) else self._cut(place, stop)
             if cut is None:
                 self.keep(place, place + 1)
-                waiting = place = place + 1
+                waiting = place + 1
             else:
                 self.put(cut)
                 cuts.append(cut)
-                waiting = place = cut.stop
+                waiting = cut.stop
         self._keep_fresh(waiting, stop)
         return cuts
 
@@ -112,8 +117,8 @@ class RunPlanner:
 
     def _cut(self, place: int, stop: int) -> Cut | None:
         found = self._longest(place, stop)
-        repeated = self._repetition(place, stop, found.length if found else 0)
-        found = repeated or found
+        if self._ids[place] in self.memory.ids[-LONGEST_PERIOD:]:
+            found = self._repetition(place, stop, found.length if found else 0) or found
         if found is None:
             return None
         pieces = self.pieces[place : place + found.length]

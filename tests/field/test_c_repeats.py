@@ -125,6 +125,12 @@ def test_f34_a_second_read_after_the_edit_still_shows_the_edit(
     assert view(edited).split("\n")[10] in set(emitted(compaction)[2].split("\n")).union(*shown)
 
 
+def test_f34_a_line_taken_out_stands_in_nothing_that_is_referred_to(make_careful: Make) -> None:
+    compaction = make_careful().compact(agent(MODULE, "\n".join([*LINES[:10], *LINES[11:]])))
+    assert compaction.changed
+    assert not any(LINES[10] in printed(compaction, cut) for cut in compaction.decisions)
+
+
 def test_f34_a_line_that_was_changed_to_what_stands_elsewhere_is_shown_too(make_careful: Make) -> None:
     before = ledger(0).replace("balance 509 ", "balance 501 ")
     after = ledger(1).replace("balance 510 ", "balance 504 ")
