@@ -17,8 +17,9 @@ from prometheus_client import CollectorRegistry
 
 from lam_vllm import CompactorConfig
 from lam_vllm.metrics import Metrics
-from lam_vllm.serving.admission import Seam, install
+from lam_vllm.serving.admission import Seam
 from lam_vllm.serving.box import RequestBox, current_box
+from lam_vllm.serving.hook import install
 from lam_vllm.serving.options import Options, Settings
 from lam_vllm.serving.service import build_service
 from lam_vllm.types import Embedding

@@ -84,7 +84,7 @@ def admit_text(
         admission = _shorten(observation, memory, section, config, prices, encoder, place.reach)
     if place.sole and not admission.decisions and config.profile != "paper":
         memory.whole[section.start] = admission.printed
-    memory.hole()
+    memory.lines.hole()
     return admission
 
 
@@ -97,9 +97,7 @@ def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
-def _keep_whole(
-    observation: Observation, memory: ConversationMemory, section: Section, prices: Prices
-) -> Admission:
+def _keep_whole(observation: Observation, memory: ConversationMemory, section: Section, prices: Prices) -> Admission:
     """Passes whole; later text may refer to it."""
     planner = RunPlanner(memory, section, split_pieces(observation.text, section.unit), prices, 0)
     planner.keep(0, len(planner.pieces))
@@ -188,4 +186,3 @@ def _reasons(cuts: list[Cut], refused: frozenset[Reason]) -> frozenset[Reason]:
         if reason in refused:
             return capped | frozenset[Reason]([reason])
     return capped | frozenset[Reason](["no_repeat"])
-

@@ -132,7 +132,7 @@ class Compactor:
         tokens = MESSAGE_OVERHEAD_TOKENS + _all_tokens(message, self._prices)
         end = memory.position_tokens + tokens
         near = [section.start for section in memory.sections if end - section.position_tokens <= limit]
-        return tokens, near[0] if near else len(memory.ids) if tokens <= limit else NOWHERE
+        return tokens, near[0] if near else len(memory.lines) if tokens <= limit else NOWHERE
 
     def _compaction(
         self,

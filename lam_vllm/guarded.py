@@ -1,7 +1,8 @@
 """Near-duplicate windows of whole lines, of which no distinct line is lost (profile `guarded`).
 
-`exact` plans first. A window that is near an earlier one, which stands whole in the prompt, then becomes one stub
-and those of its lines that no earlier observation shows, wherever that is shorter than what `exact` leaves of it.
+`exact` plans first. A window that is near an earlier one, which stands whole in the prompt, then becomes one stub,
+which names the lines of the earlier one that are gone, and the lines that are new, wherever that is shorter than what
+`exact` leaves of it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -25,6 +27,11 @@ from lam_vllm.windows import line_windows
 
 LEAST_STUB_TOKENS = 14
 """A window of which `exact` leaves no more than this and the margin cannot pay: it is not encoded."""
+
+MOST_LINES = 1_000
+"""Windows of more lines (blank ones cost no encoder tokens) are left to `exact`: aligning them is quadratic."""
+MOST_GONE = 8
+"""A stub that would name more gaps than this is not something anybody reads."""
 
 
 class GuardedPlan(NamedTuple):
@@ -74,6 +81,7 @@ class GuardedPlanner:
         self._encoder = encoder
         self._threshold_cos = config.threshold_cos if config.threshold_cos is not None else encoder.threshold_cos
         self._max_windows = config.max_windows
+        self._min_tokens = config.min_tokens
         self._reach = reach
         self._reasons: set[Reason] = set()
 
@@ -128,20 +136,48 @@ class GuardedPlanner:
     def _alternative(
         self, planner: RunPlanner, exact: list[Cut], span: _Span, place: Place, distance: float
     ) -> Cut | None:
-        """One stub and the lines not shown earlier, where that costs less than what `exact` leaves."""
+        """One stub and the lines in which the window differs, where that costs less than what `exact` leaves."""
         start, stop = _inside(exact, span)
-        if stop <= start:
+        if stop <= start or max(stop - start, place.lines) > MOST_LINES:
             return None
         shift = self._common_shift(planner, start, stop, place)
-        kept = tuple(i for i in range(start, stop) if not self._shown(*planner.key(i), place, shift))
-        last = place.first + place.lines - 1
-        stub = Stub("like", place.result, place.first, last, len(kept), shift=shift, note=self._memory.stubs == 0)
-        cut = Cut(start, stop, stub, place.result, (place.first, last), "line", "l1", shift, distance, kept)
-        price = self._prices.stub(format_stub(stub)) + sum(self._prices.piece(planner.pieces[i]) for i in kept)
-        if price + MARGIN_TOKENS >= self._left(planner.pieces, exact, start, stop):
-            self._reasons.add("not_shorter")
+        gone, kept = self._difference(planner, start, stop, place, shift)
+        if len(gone) > MOST_GONE:
             return None
-        return cut
+        last = place.first + place.lines - 1
+        stub = Stub("like", place.result, place.first, last, len(kept), shift=shift, gone=gone)
+        cut = Cut(start, stop, stub, place.result, (place.first, last), "line", "l1", shift, distance, kept)
+        return cut if self._pays(planner.pieces, exact, cut) else None
+
+    def _pays(self, pieces: list[str], exact: list[Cut], cut: Cut) -> bool:
+        kept = sum(self._prices.piece(pieces[place]) for place in cut.kept)
+        if sum(map(self._prices.piece, pieces[cut.start : cut.stop])) - kept < self._min_tokens:
+            self._reasons.add("below_min_tokens")
+            return False
+        price = self._prices.stub(format_stub(cut.stub)) + kept
+        if price + MARGIN_TOKENS >= self._left(pieces, exact, cut.start, cut.stop):
+            self._reasons.add("not_shorter")
+            return False
+        return True
+
+    def _difference(
+        self, planner: RunPlanner, start: int, stop: int, place: Place, shift: int
+    ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+        """Printed lines of the representative that the window lacks (ranges), and pieces that it has besides the rest.
+
+        The lines are aligned in order, so that a moved line is told like a changed one: what the stub says is true.
+        """
+        before = self._lines_at(place)
+        after = [(line, number - shift if number else 0) for line, number in map(planner.key, range(start, stop))]
+        gone: list[tuple[int, int]] = []
+        kept: list[int] = []
+        for what, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+            if what == "equal":
+                continue
+            if j > i:
+                gone.append((place.first + i, place.first + j - 1))
+            kept += range(start + k, start + m)
+        return tuple(gone), tuple(kept)
 
     def _common_shift(self, planner: RunPlanner, start: int, stop: int, place: Place) -> int:
         """The commonest difference of leading numbers between these lines and the representative's."""
@@ -153,28 +189,27 @@ class GuardedPlanner:
         )
         return min(differences, key=lambda shift: (-differences[shift], abs(shift), shift)) if differences else 0
 
-    def _shown(self, line: int, number: int, place: Place, shift: int) -> bool:
-        """Whether an earlier observation shows the line; with another number only where the stub prints the shift."""
-        numbers = self._memory.numbers
-        if any(numbers[at] == number for at in self._memory.places_of(line) if at < self._section.start):
-            return True
-        return shift != 0 and number != 0 and (line, number - shift) in set(self._lines_at(place))
-
     def _lines_at(self, place: Place) -> list[tuple[int, int]]:
         stop = place.start + place.lines
-        return list(zip(self._memory.ids[place.start : stop], self._memory.numbers[place.start : stop], strict=True))
+        return list(
+            zip(self._memory.lines.ids[place.start : stop], self._memory.lines.numbers[place.start : stop], strict=True)
+        )
 
     def _left(self, pieces: list[str], exact: list[Cut], start: int, stop: int) -> int:
         """Tokens that `exact` leaves of pieces `start:stop`."""
         cuts = [cut for cut in exact if cut.start < stop and cut.stop > start]
         gone = {place for cut in cuts for place in range(cut.start, cut.stop)}
         kept = sum(self._prices.piece(pieces[place]) for place in range(start, stop) if place not in gone)
-        return kept + sum(self._prices.stub(format_stub(cut.stub)) for cut in cuts)
+        return kept + sum(self._stub(cut) for cut in cuts)
+
+    def _stub(self, cut: Cut) -> int:
+        """Price of a stub without the note, which the conversation pays once and not for this window."""
+        return self._prices.stub(format_stub(cut.stub._replace(note=False)))
 
     def _cost(self, pieces: list[str], cuts: list[Cut]) -> int:
         gone = {place for cut in cuts for place in range(cut.start, cut.stop) if place not in cut.kept}
         kept = sum(self._prices.piece(piece) for place, piece in enumerate(pieces) if place not in gone)
-        return kept + sum(self._prices.stub(format_stub(cut.stub)) for cut in cuts)
+        return kept + sum(self._stub(cut) for cut in cuts)
 
     def _retain(self, lookups: list[_Lookup], cuts: list[Cut], dropped: list[Cut]) -> None:
         """Keep the windows that were not dropped; those that now stand whole in the prompt can be referred to."""
@@ -224,9 +259,8 @@ def _weave(planner: RunPlanner, chosen: list[Cut]) -> list[Cut]:
     place = 0
     for cut in chosen:
         cuts += planner.plan(place, cut.start)
-        noted = cut._replace(stub=cut.stub._replace(note=planner.memory.stubs == 0))
-        planner.put(noted)
+        planner.put(cut)
         planner.leave()
-        cuts.append(noted)
+        cuts.append(cut)
         place = cut.stop
     return cuts + planner.plan(place, len(planner.pieces))

@@ -40,14 +40,14 @@ def observed_texts(
     excluded = name in exclude
     if isinstance(content, str):
         return (Observation(index, None, result, content, excluded),), None
-    if not isinstance(content, list):
-        return (), None if content is None else "not_a_list"
+    if content is not None and not isinstance(content, list):
+        return (), "not_a_list"
     texts = tuple(
         Observation(index, place, result, part["text"], excluded)
-        for place, part in enumerate(content)
+        for place, part in enumerate(content or ())
         if isinstance(part, dict) and part.get("type") in TEXT_PARTS and isinstance(part.get("text"), str)
     )
-    return texts, None
+    return texts, None if texts else "no_repeat"
 
 
 def with_texts(message: Message, texts: Mapping[int | None, str]) -> dict[str, Any]:

@@ -94,8 +94,7 @@ def _drop(
 ) -> Decision:
     place = memory.places[match.representative]
     assert place is not None, "every window of this profile has a place"
-    stub = format_stub(Stub("window", place.result, place.first, place.first, note=memory.stubs == 0))
-    memory.stubs += 1
+    stub = format_stub(Stub("window", place.result, place.first, place.first))
     return Decision(
         observation.message,
         observation.part,
@@ -139,15 +138,14 @@ def _lines_of(text: str, start: int, end: int, *, final: bool) -> list[_Line]:
 
 def _without_repeats(lines: list[_Line], memory: ConversationMemory) -> list[bool]:
     """L0: for each line whether it stays: stubs do, and the first occurrence of every line in the conversation."""
+    index = memory.lines
     stays = []
     for line in lines:
-        key = memory.intern(line.text)
-        fresh = line.start < 0 or key not in memory.one
-        stays.append(fresh)
-        if fresh and line.start >= 0:
-            memory.extend([key], [0])
-        elif fresh:
-            memory.hole()
+        stays.append(line.start < 0 or line.text not in index.table)
+        if line.start < 0:
+            index.hole()
+        elif stays[-1]:
+            index.keep(index.intern([line.text]), [0])
     if not any(stay and line.text.strip() for stay, line in zip(stays, lines, strict=True)):
         _keep_one(lines, stays, memory)
     return stays
@@ -158,7 +156,7 @@ def _keep_one(lines: list[_Line], stays: list[bool], memory: ConversationMemory)
     for place, line in enumerate(lines):
         if line.text.strip():
             stays[place] = True
-            memory.extend([memory.intern(line.text)], [0])
+            memory.lines.keep(memory.lines.intern([line.text]), [0])
             return
 
 
@@ -171,7 +169,7 @@ def _repeats(
         if not gone:
             continue
         removed = [line for line, _ in run]
-        section = memory.section_at(memory.places_of(memory.intern(removed[0].text))[0])
+        section = memory.section_at(memory.lines.first[memory.lines.table[removed[0].text]])
         decisions.append(
             Decision(
                 observation.message,

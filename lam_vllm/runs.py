@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple
 
 from lam_vllm.cuts import Cut
 from lam_vllm.lines import keys_of
-from lam_vllm.memory import HOLE, ConversationMemory, Section
+from lam_vllm.line_index import HOLE
+from lam_vllm.memory import ConversationMemory, Section
 from lam_vllm.prices import MARGIN_TOKENS, Prices
 from lam_vllm.stubs import Stub, excerpt_of, format_stub
 from lam_vllm.types import Reason
@@ -55,9 +56,8 @@ class RunPlanner:
         self._named = 0  # the result last named by a stub of this observation
         self._shift = 0
         keys, self._numbers = keys_of(pieces, self.unit)
-        table = memory.table
-        seen = len(table)
-        self._ids = [table.setdefault(key, len(table)) for key in keys]
+        seen = len(memory.lines.table)
+        self._ids = memory.lines.intern(keys)
         self._repeats: list[int] = []  # places of keys that were interned before: no other piece can repeat anything
         for place, line in enumerate(self._ids):
             if line == seen:
@@ -88,12 +88,12 @@ class RunPlanner:
 
     def keep(self, start: int, stop: int) -> None:
         """Append pieces `start:stop` to the memory as printed."""
-        self.memory.extend(self._ids[start:stop], self._numbers[start:stop])
+        self.memory.lines.keep(self._ids[start:stop], self._numbers[start:stop])
         self._advance(stop - start)
 
     def _keep_fresh(self, start: int, stop: int) -> None:
         if stop > start:
-            self.memory.extend_fresh(self._ids[start:stop], self._numbers[start:stop])
+            self.memory.lines.keep_new(self._ids[start:stop], self._numbers[start:stop])
             self._advance(stop - start)
 
     def _advance(self, lines: int) -> None:
@@ -102,10 +102,10 @@ class RunPlanner:
 
     def put(self, cut: Cut) -> None:
         """Append a cut's stub, and what it keeps, to the memory as printed."""
-        self.memory.hole()
-        self.memory.stubs += 1
+        self.memory.lines.hole()
+        self.memory.repeats += cut.layer == "l0"
         for place in cut.kept:
-            self.memory.extend(self._ids[place : place + 1], self._numbers[place : place + 1])
+            self.memory.lines.keep(self._ids[place : place + 1], self._numbers[place : place + 1])
 
     def key(self, place: int) -> tuple[int, int]:
         """Interned key and leading number of a piece."""
@@ -117,7 +117,7 @@ class RunPlanner:
 
     def _cut(self, place: int, stop: int) -> Cut | None:
         found = self._longest(place, stop)
-        if self._ids[place] in self.memory.ids[-LONGEST_PERIOD:]:
+        if self._ids[place] in self.memory.lines.ids[-LONGEST_PERIOD:]:
             found = self._repetition(place, stop, found.length if found else 0) or found
         if found is None:
             return None
@@ -138,14 +138,14 @@ class RunPlanner:
 
         A text has no more tokens than bytes. What repeats the last lines printed here may be shown by no text yet.
         """
-        pieces, ids, follows = self.pieces, self._ids, self.memory.pair
+        pieces, ids, follows = self.pieces, self._ids, self.memory.lines.follows
         first, size = place, len(pieces[place])
         while size < self._min_tokens:
             if not pieces[place].isascii():
                 return False
-            if place + 1 >= stop or (ids[place], ids[place + 1]) not in follows:
+            if place + 1 >= stop or not follows(ids[place], ids[place + 1]):
                 several = place > first or (place + 1 < stop and ids[place] == ids[place + 1])
-                if several and ids[first] in self.memory.ids[-LONGEST_PERIOD:]:
+                if several and ids[first] in self.memory.lines.ids[-LONGEST_PERIOD:]:
                     return False
                 self.refused.add("below_min_tokens")
                 return True
@@ -164,8 +164,8 @@ class RunPlanner:
 
     def _longest(self, place: int, stop: int) -> _Found | None:
         memory, ids = self.memory, self._ids
-        printed, line = memory.ids, ids[place]
-        candidates = memory.positions(line, ids[place + 1] if place + 1 < stop else None)
+        printed, line = memory.lines.ids, ids[place]
+        candidates = memory.lines.positions(line, ids[place + 1] if place + 1 < stop else None)
         if 0 <= self._diagonal < len(printed) and printed[self._diagonal] == line:
             candidates = (self._diagonal, *candidates)
         best: _Found | None = None
@@ -188,7 +188,7 @@ class RunPlanner:
     def _extent(self, place: int, stop: int, target: int) -> tuple[int, int]:
         """How many lines agree from here on, and by which constant their numbers differ."""
         ids, numbers = self._ids, self._numbers
-        printed, printed_numbers = self.memory.ids, self.memory.numbers
+        printed, printed_numbers = self.memory.lines.ids, self.memory.lines.numbers
         limit = min(stop - place, len(printed) - target, self._budget + 1)
         shift: int | None = None
         length = 0
@@ -206,7 +206,7 @@ class RunPlanner:
 
     def _repetition(self, place: int, stop: int, longest: int) -> _Found | None:
         """The last few lines printed here, over and over, where that reaches further than `longest`."""
-        printed, line = self.memory.ids, self._ids[place]
+        printed, line = self.memory.lines.ids, self._ids[place]
         end, best = len(printed), None
         for period in range(1, min(LONGEST_PERIOD, end - self.section.start) + 1):
             if printed[end - period] == HOLE:
@@ -220,8 +220,8 @@ class RunPlanner:
 
     def _periodic(self, place: int, stop: int, period: int) -> tuple[int, int]:
         ids, numbers = self._ids, self._numbers
-        base = len(self.memory.ids) - period
-        lines, line_numbers = self.memory.ids[base:], self.memory.numbers[base:]
+        base = len(self.memory.lines.ids) - period
+        lines, line_numbers = self.memory.lines.ids[base:], self.memory.lines.numbers[base:]
         shift: int | None = None
         length = 0
         while place + length < stop and ids[place + length] == lines[length % period] and self._budget > 0:
@@ -256,11 +256,9 @@ class RunPlanner:
             shift=shift,
             unit=section.unit if kind != "result" else "line",
             excerpt=excerpt,
-            note=self.memory.stubs == 0,
+            note=self.memory.repeats == 0,
         )
-        return Cut(
-            place, place + length, stub, section.result, lines, section.unit, shift=found.shift
-        )
+        return Cut(place, place + length, stub, section.result, lines, section.unit, shift=found.shift)
 
     def _kind(
         self, place: int, found: _Found, section: Section

@@ -12,16 +12,17 @@ from typing import Literal, NamedTuple
 Kind = Literal["result", "range", "same_result", "next", "above", "repeat", "like", "window"]
 
 NOTE = " (the tool printed this again, unchanged; it is left out here and stands there; results count from the first)"
-"""Follows the first stub of a conversation, which the prefix fixes."""
+"""Follows the first stub of a conversation that says `repeats`; the prefix fixes which one that is."""
 EXCERPT_CHARACTERS = 12
 
 
 class Stub(NamedTuple):
     """A reference. Which fields are set depends on `kind`; unused ones stay 0.
 
-    result       result R repeats                       like    lines A-B of result R, but for `many` lines below
-    range        lines A-B of result R repeat           window  encoder window A of result R (profile `paper`)
-    same_result  lines A-B of the result last named     above   lines A-B of this text
+    result       result R repeats                       above   lines A-B of this text repeat
+    range        lines A-B of result R repeat           window  like encoder window A of result R (profile `paper`)
+    same_result  lines A-B of the result last named
+    like         lines A-B of result R, without those in `gone`, and with the `many` lines that follow the stub
     next         `many` lines from where the last reference would go on
     repeat       the last `many` lines of this text, `times` times more
     """
@@ -36,6 +37,7 @@ class Stub(NamedTuple):
     unit: Literal["line", "part"] = "line"
     excerpt: str | None = None
     note: bool = False
+    gone: tuple[tuple[int, int], ...] = ()
 
 
 def format_stub(stub: Stub) -> str:
@@ -100,7 +102,7 @@ def _words(stub: Stub) -> str:
             what = f"{stub.unit} above repeats" if stub.many == 1 else f"{stub.many} {stub.unit}s above repeat"
             return f"{what} {stub.times} times"
         case "like":
-            return f"like {lines} of result {stub.result}{_changes(stub.many)}"
+            return f"like {lines} of result {stub.result}{_gone(stub.gone)}{_added(stub.many)}"
         case "window":
             return f"like window {stub.first} of result {stub.result}"
 
@@ -111,10 +113,18 @@ def _lines(stub: Stub) -> str:
     return f"{stub.unit}s {stub.first}-{stub.last}"
 
 
-def _changes(count: int) -> str:
-    if count == 0:
+def _gone(ranges: tuple[tuple[int, int], ...]) -> str:
+    if not ranges:
         return ""
-    return ", but for the line below" if count == 1 else f", but for the {count} lines below"
+    several = len(ranges) > 1 or ranges[0][0] != ranges[0][1]
+    places = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    return f", without line{'s' if several else ''} {places}"
+
+
+def _added(lines: int) -> str:
+    if lines == 0:
+        return ""
+    return ", with the line below" if lines == 1 else f", with the {lines} lines below"
 
 
 _N = "[1-9][0-9]{0,9}"
@@ -124,13 +134,14 @@ def _range(name: str) -> str:
     return f"(?P<{name}unit>line|part)s? (?P<{name}first>{_N})(?:-(?P<{name}last>{_N}))?"
 
 
-_CHANGES = f", but for the (?:line|(?P<count>{_N}) lines) below"
+_GONE = f", without lines? (?P<gone>{_N}(?:-{_N})?(?:, {_N}(?:-{_N})?)*)"
+_ADDED = f", with the (?:line|(?P<count>{_N}) lines) below"
 _FORMS = (
     rf"result (?P<whole>{_N}) repeats",
     _range("") + rf"(?: of result (?P<result>{_N})|(?P<above> above))? repeats?",
     rf"(?P<next>{_N}) (?P<nextunit>line|part)s? repeats?",
     rf"(?:(?P<period>{_N}) )?(?P<periodunit>line|part)s? above repeats? (?P<times>{_N}) times",
-    f"like {_range('like')} of result (?P<like>{_N})(?P<changes>{_CHANGES})?",
+    f"like {_range('like')} of result (?P<like>{_N})(?:{_GONE})?(?P<added>{_ADDED})?",
     rf"like window (?P<window>{_N}) of result (?P<holder>{_N})",
 )
 _STUB = re.compile(
@@ -160,7 +171,14 @@ def _read(found: re.Match[str]) -> Stub:
         period = number("period") or 1
         return Stub("repeat", many=period, times=number("times"), shift=shift, unit=unit, excerpt=excerpt, note=note)
     if group["like"]:
-        changed = (number("count") or 1) if group["changes"] else 0
+        added = (number("count") or 1) if group["added"] else 0
         first, last = number("likefirst"), number("likelast") or number("likefirst")
-        return Stub("like", number("like"), first, last, changed, shift=shift, note=note)
+        return Stub("like", number("like"), first, last, added, shift=shift, note=note, gone=_ranges(group["gone"]))
     return Stub("window", number("holder"), number("window"), number("window"), note=note)
+
+
+def _ranges(text: str | None) -> tuple[tuple[int, int], ...]:
+    if text is None:
+        return ()
+    pairs = (place.partition("-") for place in text.split(", "))
+    return tuple((int(first), int(last or first)) for first, _, last in pairs)

@@ -86,8 +86,12 @@ EVERY_KIND = [
     (Stub("repeat", many=1, times=5), "[line above repeats 5 times]"),
     (Stub("repeat", many=3, times=2, shift=3), "[3 lines above repeat 2 times, numbers +3]"),
     (Stub("like", 2, 1, 9), "[like lines 1-9 of result 2]"),
-    (Stub("like", 2, 1, 9, 1), "[like lines 1-9 of result 2, but for the line below]"),
-    (Stub("like", 2, 1, 9, 4, shift=3), "[like lines 1-9 of result 2, but for the 4 lines below, numbers +3]"),
+    (Stub("like", 2, 1, 9, 1), "[like lines 1-9 of result 2, with the line below]"),
+    (Stub("like", 2, 1, 9, gone=((3, 3),)), "[like lines 1-9 of result 2, without line 3]"),
+    (
+        Stub("like", 2, 1, 9, 4, shift=3, gone=((3, 3), (5, 7))),
+        "[like lines 1-9 of result 2, without lines 3, 5-7, with the 4 lines below, numbers +3]",
+    ),
     (Stub("window", 3, 2, 2), "[like window 2 of result 3]"),
     (Stub("range", 3, 4, 9, unit="part", excerpt='"a[b": '), '[parts 4-9 of result 3 repeat, from «"a[b": »]'),
 ]
