@@ -8,7 +8,7 @@ from lam_vllm.config import CompactorConfig
 from lam_vllm.cuts import Cut, decide, render
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.guarded import GuardedPlan, GuardedPlanner
-from lam_vllm.lines import split_pieces, unit_of
+from lam_vllm.lines import cut_text
 from lam_vllm.memory import ConversationMemory, Section
 from lam_vllm.paper import plan_paper
 from lam_vllm.prices import Prices
@@ -74,14 +74,15 @@ def admit_text(
         return _pass(whole, text, "stub_like_input")
     if not text.strip():
         return _pass(text, text, "no_repeat")
-    section = memory.open_section(observation.result, place.printed + 1, unit_of(text))
+    pieces, unit = cut_text(text)
+    section = memory.open_section(observation.result, place.printed + 1, unit)
     memory.text_bytes += len(text)
     if observation.excluded or whole is not None:
-        admission = _keep_whole(observation, memory, section, prices)
+        admission = _keep_whole(observation, pieces, memory, section, prices)
     elif config.profile == "paper" and encoder is not None:
         admission = _paper(observation, memory, config, prices, encoder, place.printed)
     else:
-        admission = _shorten(observation, memory, section, config, prices, encoder, place.reach)
+        admission = _shorten(observation, pieces, memory, section, config, prices, encoder, place.reach)
     if place.sole and not admission.decisions and config.profile != "paper":
         memory.whole[section.start] = admission.printed
     memory.lines.hole()
@@ -90,19 +91,20 @@ def admit_text(
 
 def _pass(emitted: str, text: str, reason: Reason) -> Admission:
     """Passes whole, and nothing may refer to it; its printed lines count all the same."""
-    return Admission(emitted, reasons=frozenset([reason]), printed=len(split_pieces(text, unit_of(text))))
+    return Admission(emitted, reasons=frozenset([reason]), printed=len(cut_text(text)[0]))
 
 
 def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
-def _keep_whole(observation: Observation, memory: ConversationMemory, section: Section, prices: Prices) -> Admission:
+def _keep_whole(
+    observation: Observation, pieces: list[str], memory: ConversationMemory, section: Section, prices: Prices
+) -> Admission:
     """Passes whole; later text may refer to it."""
-    planner = RunPlanner(memory, section, split_pieces(observation.text, section.unit), prices, 0)
-    planner.keep(0, len(planner.pieces))
+    RunPlanner(memory, section, pieces, prices, 0).keep(0, len(pieces))
     reason: Reason = "excluded_tool" if observation.excluded else "stub_like_input"
-    lines = len(planner.pieces)
+    lines = len(pieces)
     return Admission(observation.text, reasons=frozenset([reason]), printed=lines, lines=lines)
 
 
@@ -132,6 +134,7 @@ def _paper(
 
 def _shorten(
     observation: Observation,
+    pieces: list[str],
     memory: ConversationMemory,
     section: Section,
     config: CompactorConfig,
@@ -139,8 +142,6 @@ def _shorten(
     encoder: Encoder | None,
     reach: int,
 ) -> Admission:
-    pieces = split_pieces(observation.text, section.unit)
-
     def new_planner() -> RunPlanner:
         return RunPlanner(memory, section, pieces, prices, config.min_tokens, reach)
 

@@ -34,6 +34,8 @@ MESSAGE_OVERHEAD_TOKENS = 8
 
 
 NOWHERE = sys.maxsize
+_UNTOUCHED = Emitted()
+_NOTHING = Admission()
 
 
 class Compactor:
@@ -87,11 +89,14 @@ class Compactor:
         digests = chain_digests(messages, f"{self.config_digest}\0{salt}")
         memory, known = self._memo.take(digests) if use_memo else (self._memo.empty(), 0)
         recognised = perf_counter()
-        work = Work(known_messages=known, new_messages=len(messages) - known)
+        lines = windows = encoder_calls = 0
         for index in range(known, len(messages)):
             emitted, admission = self._admit_message(messages, index, memory)
-            work = _add(work, admission)
+            lines += admission.lines
+            windows += admission.windows
+            encoder_calls += admission.encoder_calls
             memory.marks.append(Mark(digests[index], emitted, memory.size()))
+        work = Work(known, len(messages) - known, lines, windows, encoder_calls)
         if use_memo:
             self._memo.put(memory)
         ended = perf_counter()
@@ -101,11 +106,11 @@ class Compactor:
     def _admit_message(
         self, messages: Sequence[Message], index: int, memory: ConversationMemory
     ) -> tuple[Emitted, Admission]:
-        total = Admission()
         tokens, reach = self._reach(memory, messages[index])
         memory.position_tokens += tokens
         if not is_observation(messages, index, self.config.observations):
-            return Emitted(), total
+            return _UNTOUCHED, _NOTHING
+        total = _NOTHING
         memory.results += 1
         observations, opaque = observed_texts(messages, index, memory.results, self.config.exclude_tools)
         texts: dict[int | None, str] = {}
@@ -214,16 +219,6 @@ def _resolved(config: CompactorConfig, encoder: Encoder | None) -> CompactorConf
         raise MissingExtraError(f"profile {profile}", "encoder", "profile exact, which needs no encoder")
     threshold_cos = encoder.threshold_cos if config.threshold_cos is None else config.threshold_cos
     return config.model_copy(update={"profile": profile, "threshold_cos": threshold_cos})
-
-
-def _add(work: Work, admission: Admission) -> Work:
-    return Work(
-        work.known_messages,
-        work.new_messages,
-        work.new_lines + admission.lines,
-        work.new_windows + admission.windows,
-        work.encoder_calls + admission.encoder_calls,
-    )
 
 
 def _all_tokens(message: Message, prices: Prices) -> int:

@@ -40,18 +40,17 @@ class LineIndex:
         table = self.table
         return [table.setdefault(key, len(table)) for key in keys]
 
-    def keep(self, ids: Sequence[int], numbers: Sequence[int]) -> None:
-        """Append printed lines; they can be referred to from here on."""
-        for line, number in zip(ids, numbers, strict=True):
-            position, before = len(self.ids), self.ids[-1]
-            self.ids.append(line)
-            self.numbers.append(number)
-            if line == len(self.first):
-                self.first.append(position)
-                continue
-            self.later.setdefault(line, []).append(position)
-            if before != HOLE:
-                self.pair.setdefault((before, line), []).append(position - 1)
+    def keep(self, line: int, number: int) -> None:
+        """Append a printed line; it can be referred to from here on."""
+        position, before = len(self.ids), self.ids[-1]
+        self.ids.append(line)
+        self.numbers.append(number)
+        if line == len(self.first):
+            self.first.append(position)
+            return
+        self.later.setdefault(line, []).append(position)
+        if before != HOLE:
+            self.pair.setdefault((before, line), []).append(position - 1)
 
     def keep_new(self, ids: Sequence[int], numbers: Sequence[int]) -> None:
         """`keep` for lines that no text showed before."""

@@ -44,20 +44,18 @@ def renumbered(line: str, shift: int) -> str:
     return f"{str(number + shift).rjust(width)}{separator}{rest}"
 
 
-def unit_of(text: str) -> Unit:
-    """`part` where long lines hold at least half of the text (JSON, minified code); else `line`."""
-    if len(text) <= LONG_LINE_CHARACTERS:
-        return "line"
-    long = sum(len(line) for line in text.split("\n") if len(line) > LONG_LINE_CHARACTERS)
-    return "part" if 2 * long >= len(text) else "line"
+def cut_text(text: str) -> tuple[list[str], Unit]:
+    """The text as pieces, and what they are; `join_pieces` is the inverse.
 
-
-def split_pieces(text: str, unit: Unit) -> list[str]:
-    """The text as lines (split on newline alone); with unit `part` long ones are cut. `join_pieces` is the inverse."""
+    Lines are split on newline alone. Long ones are cut where they hold at least half of the text (JSON, minified code).
+    """
     lines = [line + "\n" for line in text.split("\n")]
-    if unit == "line":
-        return lines
-    return [part for line in lines for part in (cut_parts(line) if is_long(line) else (line,))]
+    if len(text) <= LONG_LINE_CHARACTERS:
+        return lines, "line"
+    long = sum(size for size in map(len, lines) if size > LONG_LINE_CHARACTERS + 1)
+    if 2 * long < len(text):
+        return lines, "line"
+    return [part for line in lines for part in (cut_parts(line) if is_long(line) else (line,))], "part"
 
 
 def keys_of(pieces: list[str], unit: Unit) -> tuple[list[Key], list[int]]:
@@ -67,7 +65,7 @@ def keys_of(pieces: list[str], unit: Unit) -> tuple[list[Key], list[int]]:
     if unit == "part":
         return _part_keys(pieces), numbers
     for place, line in enumerate(pieces):
-        if line[0] in NUMBER_STARTS:
+        if line[0] in NUMBER_STARTS and line.lstrip(" ")[0] in NUMBER_STARTS:  # mostly indentation: spare the match
             keys[place], numbers[place] = number_key(line)
     return keys, numbers
 

@@ -76,6 +76,7 @@ class ConversationMemory:
     windows: RetainedWindows
     lines: LineIndex = field(default_factory=LineIndex)
     sections: list[Section] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)  # of the sections, to find one by position
     whole: dict[int, int] = field(default_factory=dict)  # section start -> lines, where a result was emitted whole
     places: list[Place | None] = field(default_factory=list)  # one per retained window; None: not whole in the prompt
     marks: list[Mark] = field(default_factory=list)
@@ -89,11 +90,12 @@ class ConversationMemory:
         """Begin the lines of a text; what is appended from here belongs to it."""
         section = Section(len(self.lines), result, first_line, unit, self.position_tokens)
         self.sections.append(section)
+        self.starts.append(section.start)
         return section
 
     def section_at(self, position: int) -> Section:
         """The section that holds an array position."""
-        return self.sections[bisect_right(self.sections, position, key=lambda section: section.start) - 1]
+        return self.sections[bisect_right(self.starts, position) - 1]
 
     def size(self) -> Size:
         """The present lengths."""
@@ -111,7 +113,7 @@ class ConversationMemory:
     def rollback(self, size: Size) -> None:
         """Forget everything that came after `size` was taken (marks aside)."""
         self.lines.rollback(size.lines)
-        del self.sections[size.sections :], self.places[size.windows :]
+        del self.sections[size.sections :], self.starts[size.sections :], self.places[size.windows :]
         while len(self.whole) > size.whole:
             self.whole.popitem()
         if len(self.windows) > size.windows:
@@ -126,6 +128,7 @@ class ConversationMemory:
             self.windows.fork(size.windows),
             self.lines.fork(size.lines),
             list(self.sections),
+            list(self.starts),
             dict(self.whole),
             list(self.places),
             self.marks[:messages],

@@ -111,6 +111,9 @@ def _canonical(message: Message) -> bytes:
         fields["tool_calls"] = [_parsed_call(call) for call in calls] if isinstance(calls, list) else _opaque(calls)
     if "reasoning_content" in fields:
         fields.setdefault("reasoning", fields.pop("reasoning_content"))
+    role = fields.get("role")
+    if len(fields) == 1 and isinstance(role, str):  # not worth an encoder
+        return head + role.encode(errors="surrogatepass")
     try:
         return head + _SORTED.encode(fields).encode()
     except TypeError:  # keys of several types cannot be sorted; an unsorted digest only costs a memo hit

@@ -145,7 +145,7 @@ def _without_repeats(lines: list[_Line], memory: ConversationMemory) -> list[boo
         if line.start < 0:
             index.hole()
         elif stays[-1]:
-            index.keep(index.intern([line.text]), [0])
+            index.keep(index.intern([line.text])[0], 0)
     if not any(stay and line.text.strip() for stay, line in zip(stays, lines, strict=True)):
         _keep_one(lines, stays, memory)
     return stays
@@ -156,7 +156,7 @@ def _keep_one(lines: list[_Line], stays: list[bool], memory: ConversationMemory)
     for place, line in enumerate(lines):
         if line.text.strip():
             stays[place] = True
-            memory.lines.keep(memory.lines.intern([line.text]), [0])
+            memory.lines.keep(memory.lines.intern([line.text])[0], 0)
             return
 
 

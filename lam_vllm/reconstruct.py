@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lam_vllm.errors import LamError
-from lam_vllm.lines import Unit, cut_parts, is_long, join_pieces, renumbered, split_pieces, unit_of
+from lam_vllm.lines import Unit, cut_parts, cut_text, is_long, join_pieces, renumbered
 from lam_vllm.messages import is_observation, observed_texts, with_texts
 from lam_vllm.stubs import Stub, holds_stub, parse_stub, unescape
 from lam_vllm.types import Message
@@ -86,7 +86,7 @@ class _Reader:
         own = self._results[-1]
         if text.startswith("\\") or not holds_stub(text):
             original = unescape(text)
-            own.extend(_Slot([piece], False) for piece in split_pieces(original, unit_of(original)))
+            own.extend(_Slot([piece], False) for piece in cut_text(original)[0])
             return original
         return join_pieces(_Expansion(self, own, len(self._results)).expand(text))
 
@@ -123,7 +123,10 @@ class _Expansion:
         return pieces
 
     def _keep(self, text: str, unit: Unit, *, final: bool) -> list[str]:
-        pieces = split_pieces(text, unit) if unit == "line" else self._parts(text + "\n" if final else text)
+        if unit == "line":
+            pieces = [line + "\n" for line in text.split("\n")]
+        else:
+            pieces = self._parts(text + "\n" if final else text)
         self._own.extend(_Slot([piece], False) for piece in pieces)
         result, line = self._next
         self._next = (result, line + len(pieces))

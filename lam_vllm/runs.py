@@ -51,7 +51,7 @@ class RunPlanner:
         self._min_tokens = min_tokens
         self._reach = reach  # earliest array position that a reference may name
         self._budget = COMPARISONS_EACH_LINE * len(pieces) + COMPARISONS_AT_LEAST
-        self._diagonal = -1  # where the last reference would go on
+        self._lag = 0  # how far behind the array's end the last reference would go on; 0: nowhere
         self._target: Section | None = None
         self._named = 0  # the result last named by a stub of this observation
         self._shift = 0
@@ -68,44 +68,40 @@ class RunPlanner:
     def plan(self, start: int, stop: int) -> list[Cut]:
         """Cuts in pieces `start:stop`; kept pieces and a hole per cut are in the memory afterwards."""
         cuts: list[Cut] = []
+        ids, numbers, index = self._ids, self._numbers, self.memory.lines
         waiting = start  # first kept piece that is not in the memory yet; those up to the next repeat are all new
         for place in self._repeats[bisect_left(self._repeats, start) :]:
             if place >= stop:
                 break
             if place < waiting:  # taken by the cut before
                 continue
-            self._keep_fresh(waiting, place)
+            self._keep_new(waiting, place)
             cut = None if self._budget <= 0 or self._hopeless(place, stop) else self._cut(place, stop)
             if cut is None:
-                self.keep(place, place + 1)
+                index.keep(ids[place], numbers[place])
                 waiting = place + 1
             else:
                 self.put(cut)
                 cuts.append(cut)
                 waiting = cut.stop
-        self._keep_fresh(waiting, stop)
+        self._keep_new(waiting, stop)
         return cuts
 
     def keep(self, start: int, stop: int) -> None:
         """Append pieces `start:stop` to the memory as printed."""
-        self.memory.lines.keep(self._ids[start:stop], self._numbers[start:stop])
-        self._advance(stop - start)
+        for place in range(start, stop):
+            self.memory.lines.keep(self._ids[place], self._numbers[place])
 
-    def _keep_fresh(self, start: int, stop: int) -> None:
+    def _keep_new(self, start: int, stop: int) -> None:
         if stop > start:
             self.memory.lines.keep_new(self._ids[start:stop], self._numbers[start:stop])
-            self._advance(stop - start)
-
-    def _advance(self, lines: int) -> None:
-        if self._diagonal >= 0:
-            self._diagonal += lines
 
     def put(self, cut: Cut) -> None:
         """Append a cut's stub, and what it keeps, to the memory as printed."""
         self.memory.lines.hole()
         self.memory.repeats += cut.layer == "l0"
         for place in cut.kept:
-            self.memory.lines.keep(self._ids[place : place + 1], self._numbers[place : place + 1])
+            self.keep(place, place + 1)
 
     def key(self, place: int) -> tuple[int, int]:
         """Interned key and leading number of a piece."""
@@ -113,7 +109,7 @@ class RunPlanner:
 
     def leave(self) -> None:
         """Forget what the last references named: a stub of another kind was printed in between."""
-        self._diagonal, self._target, self._shift, self._named = -1, None, 0, 0
+        self._lag, self._target, self._shift, self._named = 0, None, 0, 0
 
     def _cut(self, place: int, stop: int) -> Cut | None:
         found = self._longest(place, stop)
@@ -122,7 +118,7 @@ class RunPlanner:
         if found is None:
             return None
         pieces = self.pieces[place : place + found.length]
-        if self._too_small(pieces):
+        if len(pieces) < self._min_tokens and self._too_small(pieces):
             self.refused.add("below_min_tokens")
             return None
         cut = self._worded(place, found)
@@ -155,10 +151,8 @@ class RunPlanner:
 
     def _too_small(self, pieces: list[str]) -> bool:
         """Whether a run has fewer than `min_tokens`. A text has no more tokens than bytes, so most need no counting."""
-        if len(pieces) >= self._min_tokens:
-            return False
-        size = sum(map(len, pieces))
-        if size < self._min_tokens and sum(len(p.encode(errors="surrogatepass")) for p in pieces) < self._min_tokens:
+        text = "".join(pieces)
+        if len(text) < self._min_tokens and len(text.encode(errors="surrogatepass")) < self._min_tokens:
             return True
         return not self._prices.exceed(pieces, self._min_tokens - 1)
 
@@ -166,24 +160,25 @@ class RunPlanner:
         memory, ids = self.memory, self._ids
         printed, line = memory.lines.ids, ids[place]
         candidates = memory.lines.positions(line, ids[place + 1] if place + 1 < stop else None)
-        if 0 <= self._diagonal < len(printed) and printed[self._diagonal] == line:
-            candidates = (self._diagonal, *candidates)
-        best: _Found | None = None
+        goes_on = len(printed) - self._lag
+        if self._lag and printed[goes_on] == line:
+            candidates = (goes_on, *candidates)
+        length, at, by = 0, 0, 0
         for target in candidates:
             if target < self._reach:
                 self.refused.add("too_far")
                 continue
-            if best is not None:  # can it be longer? only if it also agrees one line further
-                further = target + best.length
+            if length:  # can it be longer? only if it also agrees one line further
+                further = target + length
                 self._budget -= 1
-                if place + best.length >= stop or further >= len(printed):
+                if place + length >= stop or further >= len(printed):
                     continue
-                if printed[further] != ids[place + best.length]:
+                if printed[further] != ids[place + length]:
                     continue
-            length, shift = self._extent(place, stop, target)
-            if length > (best.length if best else 0):
-                best = _Found(length, target, shift)
-        return best
+            extent, shift = self._extent(place, stop, target)
+            if extent > length:
+                length, at, by = extent, target, shift
+        return _Found(length, at, by) if length else None
 
     def _extent(self, place: int, stop: int, target: int) -> tuple[int, int]:
         """How many lines agree from here on, and by which constant their numbers differ."""
@@ -267,7 +262,7 @@ class RunPlanner:
             return "repeat", found.shift, False
         if place == 0 and found.length == len(self.pieces) == self.memory.whole.get(found.target):
             return "result", found.shift, True
-        goes_on = found.target == self._diagonal and section is self._target
+        goes_on = found.target == len(self.memory.lines) - self._lag and section is self._target
         if goes_on and (found.shift or not self._shift):
             return "next", found.shift if found.shift != self._shift else 0, False
         if section is self.section:
@@ -278,9 +273,9 @@ class RunPlanner:
 
     def _follow(self, cut: Cut, found: _Found) -> None:
         if found.period:
-            self._diagonal, self._target, self._shift = -1, None, 0
+            self._lag, self._target, self._shift = 0, None, 0
             return
-        self._diagonal = found.target + found.length
+        self._lag = len(self.memory.lines) + 1 - (found.target + found.length)  # its stub takes one place
         self._target = self.memory.section_at(found.target)
         self._shift = found.shift
         if cut.stub.kind == "range":
