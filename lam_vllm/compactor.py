@@ -22,8 +22,9 @@ from lam_vllm.config import CompactorConfig
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.encoders.timed import TimedEncoder
 from lam_vllm.errors import MissingExtraError
-from lam_vllm.memory import ConversationMemory, Emitted, Mark, PrefixMemo
+from lam_vllm.memory import ConversationMemory, Emitted, Mark
 from lam_vllm.messages import chain_digests, is_observation, observed_texts, with_texts
+from lam_vllm.prefix_memo import PrefixMemo
 from lam_vllm.prices import Prices
 from lam_vllm.stopwatch import Stopwatch
 from lam_vllm.types import Compaction, Message, Report, Work
@@ -89,19 +90,29 @@ class Compactor:
         digests = chain_digests(messages, f"{self.config_digest}\0{salt}")
         memory, known = self._memo.take(digests) if use_memo else (self._memo.empty(), 0)
         recognised = perf_counter()
+        try:
+            work = self._extend(memory, messages, digests, known)
+        except BaseException:
+            self._memo.drop(memory)  # it may hold half a message
+            raise
+        if use_memo:
+            self._memo.put(memory)
+        ended = perf_counter()
+        seconds = {"recognise": recognised - started, "total": ended - started, **self._watch.seconds}
+        return self._compaction(messages, memory.marks[: len(messages)], digests, work, seconds)
+
+    def _extend(self, memory: ConversationMemory, messages: Sequence[Message], digests: list[str], known: int) -> Work:
+        """Admit the messages from `known` on, and mark each in the memory."""
         lines = windows = encoder_calls = 0
         for index in range(known, len(messages)):
             emitted, admission = self._admit_message(messages, index, memory)
             lines += admission.lines
             windows += admission.windows
             encoder_calls += admission.encoder_calls
-            memory.marks.append(Mark(digests[index], emitted, memory.size()))
-        work = Work(known, len(messages) - known, lines, windows, encoder_calls)
-        if use_memo:
-            self._memo.put(memory)
-        ended = perf_counter()
-        seconds = {"recognise": recognised - started, "total": ended - started, **self._watch.seconds}
-        return self._compaction(messages, memory.marks[: len(messages)], digests, work, seconds)
+            untouched = emitted is _UNTOUCHED and memory.marks and not memory.position_tokens
+            size = memory.marks[-1].size if untouched else memory.size()
+            memory.marks.append(Mark(digests[index], emitted, size))
+        return Work(known, len(messages) - known, lines, windows, encoder_calls)
 
     def _admit_message(
         self, messages: Sequence[Message], index: int, memory: ConversationMemory

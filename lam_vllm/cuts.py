@@ -7,16 +7,17 @@ from typing import NamedTuple
 
 from lam_vllm.lines import Unit, join_pieces
 from lam_vllm.prices import Prices
-from lam_vllm.stubs import Stub, format_stub
+from lam_vllm.stubs import Stub
 from lam_vllm.types import Decision, Layer, Observation
 
 
 class Cut(NamedTuple):
-    """Pieces `start:stop` gave way to `stub`, followed by those of them that are `kept`."""
+    """Pieces `start:stop` gave way to `stub`, printed as `text`, followed by those of them that are `kept`."""
 
     start: int
     stop: int
     stub: Stub
+    text: str
     target_result: int
     target_lines: tuple[int, int] | None
     target_unit: Unit = "line"
@@ -36,7 +37,7 @@ def render(pieces: list[str], unit: Unit, cuts: list[Cut]) -> str:
     for cut in cuts:
         if cut.start > last:
             blocks.append(_block(pieces[last : cut.start], unit, final=False))
-        blocks.append(format_stub(cut.stub))
+        blocks.append(cut.text)
         if cut.kept:
             blocks.append(_block([pieces[place] for place in cut.kept], unit, final=False))
         last = cut.stop
@@ -50,7 +51,6 @@ def decide(observation: Observation, pieces: list[str], cuts: list[Cut], prices:
     offsets = [0, *accumulate(map(len, pieces))]
     decisions = []
     for cut in cuts:
-        stub = format_stub(cut.stub)
         kept = [pieces[place] for place in cut.kept]
         decisions.append(
             Decision(
@@ -60,14 +60,14 @@ def decide(observation: Observation, pieces: list[str], cuts: list[Cut], prices:
                 cut.layer,
                 offsets[cut.start],
                 min(offsets[cut.stop], len(observation.text)),
-                stub,
+                cut.text,
                 cut.target_result,
                 cut.target_lines,
                 cut.target_unit,
                 cut.shift,
                 cut.distance,
                 prices.run(pieces[cut.start : cut.stop]) - prices.run(kept),
-                prices.stub(stub),
+                prices.stub(cut.text),
             )
         )
     return tuple(decisions)

@@ -146,7 +146,8 @@ class GuardedPlanner:
             return None
         last = place.first + place.lines - 1
         stub = Stub("like", place.result, place.first, last, len(kept), shift=shift, gone=gone)
-        cut = Cut(start, stop, stub, place.result, (place.first, last), "line", "l1", shift, distance, kept)
+        text = format_stub(stub)
+        cut = Cut(start, stop, stub, text, place.result, (place.first, last), "line", "l1", shift, distance, kept)
         return cut if self._pays(planner.pieces, exact, cut) else None
 
     def _pays(self, pieces: list[str], exact: list[Cut], cut: Cut) -> bool:
@@ -154,7 +155,7 @@ class GuardedPlanner:
         if sum(map(self._prices.piece, pieces[cut.start : cut.stop])) - kept < self._min_tokens:
             self._reasons.add("below_min_tokens")
             return False
-        price = self._prices.stub(format_stub(cut.stub)) + kept
+        price = self._prices.stub(cut.text) + kept
         if price + MARGIN_TOKENS >= self._left(pieces, exact, cut.start, cut.stop):
             self._reasons.add("not_shorter")
             return False

@@ -1,10 +1,8 @@
-"""What one conversation prefix holds, and the memo of prefixes."""
+"""What one conversation prefix holds."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -141,57 +139,3 @@ class ConversationMemory:
     def nbytes(self) -> int:
         """Estimated memory: text of distinct lines, array and index entries, embeddings, marks."""
         return self.text_bytes + 200 * len(self.lines) + 500 * len(self.marks) + self.windows.nbytes + 1000
-
-
-class PrefixMemo:
-    """The longest known prefix of a conversation, by its rolling digests. LRU by bytes: a loss costs time only."""
-
-    def __init__(self, max_bytes: int, dimension: int) -> None:
-        self.max_bytes = max_bytes
-        self.dimension = dimension
-        self.nbytes = 0
-        self._sizes: OrderedDict[int, tuple[ConversationMemory, int]] = OrderedDict()
-        self._by_digest: dict[str, ConversationMemory] = {}
-
-    def take(self, digests: Sequence[str]) -> tuple[ConversationMemory, int]:
-        """A memory, and how many leading messages it knows. To be given back with `put` after it was extended.
-
-        A memory that reaches beyond what is asked is forked if it must grow, and kept as it is.
-        """
-        for known in range(len(digests), 0, -1):
-            memory = self._by_digest.get(digests[known - 1])
-            if memory is None:
-                continue
-            if len(memory.marks) == known:
-                self._remove(memory)
-                return memory, known
-            self._sizes.move_to_end(id(memory))
-            return (memory if known == len(digests) else memory.fork(known)), known
-        return self.empty(), 0
-
-    def empty(self) -> ConversationMemory:
-        """A memory that knows nothing."""
-        return ConversationMemory(RetainedWindows(self.dimension))
-
-    def put(self, memory: ConversationMemory) -> None:
-        """Keep a memory as the most recent one; the least recent go while the cap is passed."""
-        if id(memory) in self._sizes:
-            return
-        self._sizes[id(memory)] = (memory, memory.nbytes)
-        self.nbytes += memory.nbytes
-        for mark in memory.marks:
-            self._by_digest[mark.digest] = memory
-        while self.nbytes > self.max_bytes and self._sizes:
-            self._remove(next(iter(self._sizes.values()))[0])
-
-    def check_integrity(self) -> None:
-        """Raise AssertionError unless bytes and entries add up."""
-        assert self.nbytes == sum(size for _, size in self._sizes.values())
-        assert all(id(memory) in self._sizes for memory in self._by_digest.values())
-
-    def _remove(self, memory: ConversationMemory) -> None:
-        _, size = self._sizes.pop(id(memory))
-        self.nbytes -= size
-        for mark in memory.marks:
-            if self._by_digest.get(mark.digest) is memory:
-                del self._by_digest[mark.digest]

@@ -122,7 +122,7 @@ class RunPlanner:
             self.refused.add("below_min_tokens")
             return None
         cut = self._worded(place, found)
-        price = self._prices.stub(format_stub(cut.stub))
+        price = self._prices.stub(cut.text)
         if not self._prices.exceed(pieces, price + MARGIN_TOKENS):
             self.refused.add("not_shorter")
             return None
@@ -253,7 +253,9 @@ class RunPlanner:
             excerpt=excerpt,
             note=self.memory.repeats == 0,
         )
-        return Cut(place, place + length, stub, section.result, lines, section.unit, shift=found.shift)
+        return Cut(
+            place, place + length, stub, format_stub(stub), section.result, lines, section.unit, shift=found.shift
+        )
 
     def _kind(
         self, place: int, found: _Found, section: Section

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from time import perf_counter
 from typing import TypeVar
@@ -14,20 +15,19 @@ class Stopwatch:
     """Adds up the wall-clock seconds of functions that it wraps."""
 
     def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def restart(self) -> None:
         """Begin again from nothing."""
-        self.seconds = {}
+        self.seconds = defaultdict(float)
 
     def timed(self, stage: str, function: Callable[[_In], _Out]) -> Callable[[_In], _Out]:
         """The same function; its time counts under `stage`."""
 
         def call(value: _In) -> _Out:
             started = perf_counter()
-            try:
-                return function(value)
-            finally:
-                self.seconds[stage] = self.seconds.get(stage, 0.0) + perf_counter() - started
+            result = function(value)
+            self.seconds[stage] += perf_counter() - started
+            return result
 
         return call

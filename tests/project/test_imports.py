@@ -33,6 +33,7 @@ ORDER = [
     "cuts",
     "line_index",
     "memory",
+    "prefix_memo",
     "runs",
     "guarded",
     "paper",

@@ -1,0 +1,69 @@
+"""The memo of prefixes: conversations that were seen before are recognised and extended, not computed again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lam_vllm.memory import ConversationMemory
+from lam_vllm.near_duplicates import RetainedWindows
+
+
+class _Kept(NamedTuple):
+    memory: ConversationMemory
+    nbytes: int
+    marks: int
+
+
+class PrefixMemo:
+    """The longest known prefix of a conversation, by its rolling digests. LRU by bytes: a loss costs time only."""
+
+    def __init__(self, max_bytes: int, dimension: int) -> None:
+        self.max_bytes = max_bytes
+        self.dimension = dimension
+        self.nbytes = 0
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._by_digest: dict[str, ConversationMemory] = {}
+
+    def take(self, digests: Sequence[str]) -> tuple[ConversationMemory, int]:
+        """A memory, and how many leading messages it knows; to be given back with `put`, or `drop` if that failed.
+
+        A memory that reaches beyond the known messages is forked if more are to come, and stays as it is.
+        """
+        for known in range(len(digests), 0, -1):
+            memory = self._by_digest.get(digests[known - 1])
+            if memory is not None:
+                grows_elsewhere = known < len(digests) and len(memory.marks) > known
+                return (memory.fork(known) if grows_elsewhere else memory), known
+        return self.empty(), 0
+
+    def empty(self) -> ConversationMemory:
+        """A memory that knows nothing."""
+        return ConversationMemory(RetainedWindows(self.dimension))
+
+    def put(self, memory: ConversationMemory) -> None:
+        """Keep a memory, as the most recent one; the least recent go while the cap is passed."""
+        before = self._kept.pop(id(memory), _Kept(memory, 0, 0))
+        self._kept[id(memory)] = _Kept(memory, memory.nbytes, len(memory.marks))
+        self.nbytes += memory.nbytes - before.nbytes
+        for mark in memory.marks[before.marks :]:
+            self._by_digest[mark.digest] = memory
+        while self.nbytes > self.max_bytes and self._kept:
+            self.drop(next(iter(self._kept.values())).memory)
+
+    def drop(self, memory: ConversationMemory) -> None:
+        """Forget a memory, if it is kept at all."""
+        kept = self._kept.pop(id(memory), None)
+        if kept is None:
+            return
+        self.nbytes -= kept.nbytes
+        for mark in memory.marks:
+            if self._by_digest.get(mark.digest) is memory:
+                del self._by_digest[mark.digest]
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless bytes and entries add up."""
+        assert self.nbytes == sum(kept.nbytes for kept in self._kept.values()) <= self.max_bytes
+        assert all(kept.marks == len(kept.memory.marks) for kept in self._kept.values())
+        assert all(id(memory) in self._kept for memory in self._by_digest.values())
