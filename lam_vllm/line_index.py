@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TypeVar
 
 from lam_vllm.lines import Key
 
 _Key = TypeVar("_Key")
 
+NOWHERE = -1
 HOLE = -1
 """Stands where a stub was printed, and between texts: no run of equal lines crosses it."""
 POSITIONS_EACH_END = 8
@@ -20,9 +22,10 @@ POSITIONS_EACH_END = 8
 class LineIndex:
     """An append-only array of printed lines, each as the number of its key and its leading number.
 
-    Keys are numbered in the order in which they first appear, and a key that is new is always printed; so `first[n]`
-    is where key n stands first. `later` has the other places of a line, `pair` those of a line before another one,
-    by the latter's later places: most lines appear once, and cost two list entries.
+    A key's number is the ordinal, over all lines that ever arrived, of the line that first had it. A line whose key is
+    new is always printed, so `first[n]` is where key n stands first (NOWHERE for lines that repeated an earlier key).
+    `later` has the other places of a line, `pair` those of a line before another one, by the latter's later places:
+    most lines appear once, and cost a few list entries.
     """
 
     table: dict[Key, int] = field(default_factory=dict)
@@ -36,9 +39,16 @@ class LineIndex:
         return len(self.ids)
 
     def intern(self, keys: Sequence[Key]) -> list[int]:
-        """The numbers of these keys, which must all be printed before others are interned."""
-        table = self.table
-        return [table.setdefault(key, len(table)) for key in keys]
+        """The numbers of the keys of lines that arrive together: a key is new where it is `arrived` + its place.
+
+        Every one of these lines is then kept or skipped, in order, before others are interned.
+        """
+        return list(map(self.table.setdefault, keys, count(self.arrived)))
+
+    @property
+    def arrived(self) -> int:
+        """How many lines arrived so far."""
+        return len(self.first)
 
     def keep(self, line: int, number: int) -> None:
         """Append a printed line; it can be referred to from here on."""
@@ -48,16 +58,21 @@ class LineIndex:
         if line == len(self.first):
             self.first.append(position)
             return
+        self.first.append(NOWHERE)
         self.later.setdefault(line, []).append(position)
         if before != HOLE:
             self.pair.setdefault((before, line), []).append(position - 1)
 
     def keep_new(self, ids: Sequence[int], numbers: Sequence[int]) -> None:
-        """`keep` for lines that no text showed before."""
+        """`keep` for lines whose keys are all new."""
         start = len(self.ids)
         self.ids += ids
         self.numbers += numbers
         self.first += range(start, len(self.ids))
+
+    def skip(self, lines: int) -> None:
+        """Pass over lines that arrived and are not printed."""
+        self.first += [NOWHERE] * lines
 
     def hole(self) -> None:
         """Append the place of a stub, or the end of a text."""
@@ -87,24 +102,21 @@ class LineIndex:
             return []
         return [self.first[line], *self.later.get(line, ())]
 
-    def rollback(self, lines: int) -> None:
-        """Forget everything but the first `lines` entries of the array."""
+    def rollback(self, lines: int, arrived: int) -> None:
+        """Forget all but the first `lines` entries of the array and the first `arrived` lines."""
         while len(self.ids) > lines:
             line, position = self.ids.pop(), len(self.ids)
-            if line == HOLE:
-                continue
-            if self.first[line] == position:
-                self.first.pop()
+            if line == HOLE or self.first[line] == position:
                 continue
             _pop(self.later, line)
             if self.ids[-1] != HOLE:
                 _pop(self.pair, (self.ids[-1], line))
-        del self.numbers[lines:]
-        while len(self.table) > len(self.first):
+        del self.numbers[lines:], self.first[arrived:]
+        while self.table and next(reversed(self.table.values())) >= arrived:
             self.table.popitem()
 
-    def fork(self, lines: int) -> LineIndex:
-        """An index of the first `lines` entries; keys are shared, places copied."""
+    def fork(self, lines: int, arrived: int) -> LineIndex:
+        """An index of the first `lines` entries and `arrived` lines; keys are shared, places copied."""
         copy = LineIndex(
             dict(self.table),
             list(self.ids),
@@ -113,7 +125,7 @@ class LineIndex:
             {line: list(places) for line, places in self.later.items()},
             {both: list(places) for both, places in self.pair.items()},
         )
-        copy.rollback(lines)
+        copy.rollback(lines, arrived)
         return copy
 
 

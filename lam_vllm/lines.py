@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 Unit: TypeAlias = Literal["line", "part"]
 Key: TypeAlias = str | tuple[int, str, str] | tuple[str]
-"""A line as it is; with a leading number: (width of a padded number or 0, separator, rest); a part of a line: (part,)."""
+"""A line as it is; a numbered one: (width of a padded number or 0, separator, rest); a part of a line: (part,)."""
 
 LONG_LINE_CHARACTERS = 2_000
 """Longer lines are read word by word, so they alone may be cut; a shorter one stays readable as a line."""

@@ -23,7 +23,7 @@ class Section(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a retained window stands whole: `lines` printed lines of `result` from line `first`, array position `start`.
+    """Where a retained window stands whole: `lines` printed lines of `result` from line `first`, array place `start`.
 
     Fixed token windows (profile `paper`) are not lines: `first` is then the window's ordinal in its result.
     """
@@ -49,6 +49,7 @@ class Size(NamedTuple):
     """Lengths of everything that grows; a memory is cut back to one by `rollback`."""
 
     lines: int
+    arrived: int
     sections: int
     whole: int
     results: int
@@ -99,6 +100,7 @@ class ConversationMemory:
         """The present lengths."""
         return Size(
             len(self.lines),
+            self.lines.arrived,
             len(self.sections),
             len(self.whole),
             self.results,
@@ -110,7 +112,7 @@ class ConversationMemory:
 
     def rollback(self, size: Size) -> None:
         """Forget everything that came after `size` was taken (marks aside)."""
-        self.lines.rollback(size.lines)
+        self.lines.rollback(size.lines, size.arrived)
         del self.sections[size.sections :], self.starts[size.sections :], self.places[size.windows :]
         while len(self.whole) > size.whole:
             self.whole.popitem()
@@ -124,7 +126,7 @@ class ConversationMemory:
         size = self.marks[messages - 1].size
         copy = ConversationMemory(
             self.windows.fork(size.windows),
-            self.lines.fork(size.lines),
+            self.lines.fork(size.lines, size.arrived),
             list(self.sections),
             list(self.starts),
             dict(self.whole),

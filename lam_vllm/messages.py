@@ -102,7 +102,7 @@ def _canonical(message: Message) -> bytes:
     fields = dict(message)
     content = fields.pop("content", None)
     if isinstance(content, str):  # most bytes of a conversation: not worth escaping
-        head = f"{len(content)} ".encode() + content.encode(errors="surrogatepass")
+        head = b"%d " % len(content) + content.encode(errors="surrogatepass")
     else:
         head = b"- "
         fields["content"] = content if isinstance(content, list | None) else _opaque(content)

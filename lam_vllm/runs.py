@@ -10,8 +10,8 @@ from bisect import bisect_left
 from typing import Literal, NamedTuple
 
 from lam_vllm.cuts import Cut
-from lam_vllm.lines import keys_of
 from lam_vllm.line_index import HOLE
+from lam_vllm.lines import keys_of
 from lam_vllm.memory import ConversationMemory, Section
 from lam_vllm.prices import MARGIN_TOKENS, Prices
 from lam_vllm.stubs import Stub, excerpt_of, format_stub
@@ -56,21 +56,19 @@ class RunPlanner:
         self._named = 0  # the result last named by a stub of this observation
         self._shift = 0
         keys, self._numbers = keys_of(pieces, self.unit)
-        seen = len(memory.lines.table)
+        arrived = memory.lines.arrived
         self._ids = memory.lines.intern(keys)
-        self._repeats: list[int] = []  # places of keys that were interned before: no other piece can repeat anything
-        for place, line in enumerate(self._ids):
-            if line == seen:
-                seen += 1
-            else:
-                self._repeats.append(place)
+        # Places of keys that are not new: no other piece can repeat anything.
+        self._repeats = [place for place, line in enumerate(self._ids, arrived) if line != place]
+        self._arrived = arrived
 
     def plan(self, start: int, stop: int) -> list[Cut]:
         """Cuts in pieces `start:stop`; kept pieces and a hole per cut are in the memory afterwards."""
         cuts: list[Cut] = []
         ids, numbers, index = self._ids, self._numbers, self.memory.lines
         waiting = start  # first kept piece that is not in the memory yet; those up to the next repeat are all new
-        for place in self._repeats[bisect_left(self._repeats, start) :]:
+        for arrival in self._repeats[bisect_left(self._repeats, self._arrived + start) :]:
+            place = arrival - self._arrived
             if place >= stop:
                 break
             if place < waiting:  # taken by the cut before
@@ -100,8 +98,12 @@ class RunPlanner:
         """Append a cut's stub, and what it keeps, to the memory as printed."""
         self.memory.lines.hole()
         self.memory.repeats += cut.layer == "l0"
+        after = cut.start
         for place in cut.kept:
+            self.memory.lines.skip(place - after)
             self.keep(place, place + 1)
+            after = place + 1
+        self.memory.lines.skip(cut.stop - after)
 
     def key(self, place: int) -> tuple[int, int]:
         """Interned key and leading number of a piece."""

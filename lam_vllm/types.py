@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,7 @@ Reason = Literal[
 Outcome = Literal["changed", "unchanged", "observed", "passed_through", "failed_open", "rejected"]
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """One text of one tool result, as it arrived.
 
     `message` is the message's index; `part` the index in a parts list, or None where the content is a string;
@@ -76,8 +75,7 @@ class Match:
     distance: float
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """One replacement: characters `start:end` of an observation became `stub`.
 
     `target_result` and `target_lines` (first, last; counted from 1 in the result as printed) name the text that

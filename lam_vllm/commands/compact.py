@@ -134,7 +134,7 @@ def _observation_tokens(messages: list[Message], observations: str, count_tokens
 
 def _account(compaction: Compaction) -> dict[str, Any]:
     report = {key: value for key, value in asdict(compaction.report).items() if key not in MEASURED}
-    return {**report, "decisions": [asdict(decision) for decision in compaction.decisions]}
+    return {**report, "decisions": [decision._asdict() for decision in compaction.decisions]}
 
 
 def _row(name: str, original_tokens: int, compaction: Compaction) -> Row:

@@ -17,7 +17,7 @@ from lam_vllm.serving.middleware import OPTIONS_HEADER, SALT_HEADER
 from lam_vllm.serving.options import Mode, Options, request_options
 from lam_vllm.serving.service import Service
 from lam_vllm.serving.work import removed_text
-from lam_vllm.types import Compaction, Decision
+from lam_vllm.types import Compaction
 
 _HINT = (
     "{} requests held no tool results but long user messages after assistant messages: if your agent sends tool output "
@@ -69,7 +69,7 @@ class DryRun(BaseModel):
 class RecordedDecision(BaseModel):
     """One replacement, and the id of the text it removed where that text is kept."""
 
-    decision: Decision
+    decision: dict[str, Any]
     record: str | None
 
 
@@ -164,7 +164,7 @@ def _dry_run(service: Service, options: Options, messages: list[dict[str, Any]],
     compaction = service.worker.compactors.get(options.config).compact(messages, salt=salt, use_memo=False)
     decisions = [
         RecordedDecision(
-            decision=decision,
+            decision=decision._asdict(),
             record=service.worker.records.put(salt, removed_text(messages, decision)) if options.store else None,
         )
         for decision in compaction.decisions

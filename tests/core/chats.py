@@ -36,9 +36,11 @@ LINES = (
     "\\ a line that begins with a backslash of its own",
     '{"name": "Omar", "address": "281 Spruce Street", "city": "San Diego", "zip": "92164", "country": "USA"}',
 )
-GIANT = '{"rows": [' + ", ".join(f'{{"id": {n}, "name": "row number {n % 7}", "state": "ready"}}' for n in range(60)) + "]}"
+GIANT = (
+    '{"rows": [' + ", ".join(f'{{"id": {n}, "name": "row number {n % 7}", "state": "ready"}}' for n in range(60)) + "]}"
+)
 
-lines = st.sampled_from(LINES) | st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+lines = st.sampled_from(LINES) | st.text(st.characters(codec="utf-8"), max_size=20)
 blocks = st.lists(lines, min_size=1, max_size=8).map("\n".join)
 
 
@@ -80,7 +82,9 @@ def chats(draw: st.DrawFn, opaque: bool = True) -> list[dict[str, Any]]:
             {"id": f"call_{turn}_{n}", "type": "function", "function": {"name": name, "arguments": '{"a": 1}'}}
             for n, name in enumerate(names)
         ]
-        messages.append({"role": "assistant", "content": draw(st.none() | texts()), "tool_calls": made, "reasoning": "so"})
+        messages.append(
+            {"role": "assistant", "content": draw(st.none() | texts()), "tool_calls": made, "reasoning": "so"}
+        )
         for n in range(calls):
             content = draw(texts() | texts() | parts() | st.none() | (st.builds(OneShot) if opaque else st.none()))
             messages.append({"role": "tool", "tool_call_id": f"call_{turn}_{n}", "content": content, "unknown": [1]})

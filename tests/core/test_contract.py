@@ -17,7 +17,9 @@ from lam_vllm.evaluation.evidence import distinct_lines
 from .chats import BagOfWords, OneShot, chats, shape
 
 Make = Callable[[], Compactor]
-relaxed = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+relaxed = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 
 
 @pytest.fixture(params=["exact", "guarded", "paper"], scope="module")
@@ -40,7 +42,9 @@ def test_every_prefix_is_emitted_as_it_was(make: Make, messages: list[Any]) -> N
 
 @relaxed
 @given(chats(), st.data())
-def test_a_memo_full_of_other_conversations_changes_no_byte(make: Make, messages: list[Any], data: st.DataObject) -> None:
+def test_a_memo_full_of_other_conversations_changes_no_byte(
+    make: Make, messages: list[Any], data: st.DataObject
+) -> None:
     compactor = make()
     fork = data.draw(st.integers(0, len(messages)))
     edited = [*messages[:fork], {"role": "tool", "content": "something else\n" * 3}, *messages[fork:]]
@@ -71,7 +75,7 @@ def test_only_text_of_observations_changes_and_inputs_stay_as_they_were(make: Ma
     compaction = make().compact(messages)
 
     def observed(message: dict[str, Any]) -> bool:
-        return message["role"] == "tool"
+        return bool(message["role"] == "tool")
 
     assert [m for m in messages if not isinstance(m["content"], OneShot)] == before
     assert shape(compaction.messages, observed) == shape(messages, observed)
@@ -95,7 +99,9 @@ def test_every_observation_without_a_cut_has_a_reason(make: Make, messages: list
     compaction = make().compact(messages)
     with_text = {d.message for d in compaction.decisions}
     silent = [
-        i for i, m in enumerate(messages) if m["role"] == "tool" and isinstance(m["content"], str) and i not in with_text
+        i
+        for i, m in enumerate(messages)
+        if m["role"] == "tool" and isinstance(m["content"], str) and i not in with_text
     ]
     assert sum(compaction.report.reasons.values()) >= len(silent)
 

@@ -36,7 +36,5 @@ def shares(encoder: Encoder, swesmith_runs: list[Run]) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("layers", "expected"), [("L0", 13.9), ("L1", 14.0), ("L1 -> L0", 19.9), ("L1 net", 13.6), ("L1 -> L0 net", 19.6)]
 )
-def test_removal_is_within_a_point_of_what_was_measured(
-    shares: dict[str, float], layers: str, expected: float
-) -> None:
+def test_removal_is_within_a_point_of_what_was_measured(shares: dict[str, float], layers: str, expected: float) -> None:
     assert shares[layers] == pytest.approx(expected, abs=1.0)

@@ -48,11 +48,11 @@ def test_shifted_line_numbers_are_printed_as_their_shift(count_tokens: Callable[
 
 def test_repeats_inside_one_result_count_from_above(count_tokens: Callable[[str], int]) -> None:
     block = ["warning: the configuration file is deprecated", "warning: please move it to the new folder"]
-    assert emitted(count_tokens, "\n".join(block * 6)) == [
-        "\n".join([*block, "[2 lines above repeat 5 times]" + NOTE])
-    ]
+    assert emitted(count_tokens, "\n".join(block * 6)) == ["\n".join([*block, "[2 lines above repeat 5 times]" + NOTE])]
     far = [*FILE[:4], "between", *FILE[:4]]
-    assert emitted(count_tokens, "\n".join(far)) == ["\n".join([*FILE[:4], "between", "[lines 1-4 above repeat]" + NOTE])]
+    assert emitted(count_tokens, "\n".join(far)) == [
+        "\n".join([*FILE[:4], "between", "[lines 1-4 above repeat]" + NOTE])
+    ]
 
 
 def test_parts_of_a_long_line_are_quoted(count_tokens: Callable[[str], int]) -> None:
@@ -69,7 +69,10 @@ def test_parts_of_a_long_line_are_quoted(count_tokens: Callable[[str], int]) -> 
 
 
 def test_a_line_of_a_result_can_be_looked_up_with_references_written_out(count_tokens: Callable[[str], int]) -> None:
-    messages = [{"role": "tool", "content": "\n".join(FILE)}, {"role": "tool", "content": "\n".join(["new", *FILE[4:9]])}]
+    messages = [
+        {"role": "tool", "content": "\n".join(FILE)},
+        {"role": "tool", "content": "\n".join(["new", *FILE[4:9]])},
+    ]
     compacted = Compactor(CompactorConfig(profile="exact"), count_tokens).compact(messages).messages
     assert look_up(compacted, 2, 2, 2) == "\n".join(FILE[4:9])
     assert look_up(compacted, 1, 1, 2) == "\n".join(FILE[:2])
