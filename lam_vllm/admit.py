@@ -72,7 +72,7 @@ def admit_text(
         return _pass(text if whole is None else whole, text, "cap_observation_bytes")
     if whole is not None and whole != text:
         return _pass(whole, text, "stub_like_input")
-    if not text.strip():
+    if not text or text.isspace():
         return _pass(text, text, "no_repeat")
     pieces, unit = cut_text(text)
     section = memory.open_section(observation.result, place.printed + 1, unit)

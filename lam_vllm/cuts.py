@@ -51,7 +51,9 @@ def decide(observation: Observation, pieces: list[str], cuts: list[Cut], prices:
     offsets = [0, *accumulate(map(len, pieces))]
     decisions = []
     for cut in cuts:
-        kept = [pieces[place] for place in cut.kept]
+        removed = prices.run(pieces[cut.start : cut.stop])
+        if cut.kept:
+            removed -= prices.run([pieces[place] for place in cut.kept])
         decisions.append(
             Decision(
                 observation.message,
@@ -66,7 +68,7 @@ def decide(observation: Observation, pieces: list[str], cuts: list[Cut], prices:
                 cut.target_unit,
                 cut.shift,
                 cut.distance,
-                prices.run(pieces[cut.start : cut.stop]) - prices.run(kept),
+                removed,
                 prices.stub(cut.text),
             )
         )

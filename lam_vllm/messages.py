@@ -98,26 +98,28 @@ def _called_name(message: Message, call_id: object) -> str | None:
 
 
 def _canonical(message: Message) -> bytes:
-    """Bytes that are equal for messages which mean the same prompt; equal bytes always give equal observations."""
+    """Bytes that are equal for messages which mean the same prompt; equal bytes always give equal observations.
+
+    Text comes first, unescaped, since it is most of a conversation; no UTF-8 holds the byte that ends it.
+    """
+    content, role = message.get("content"), message.get("role")
+    text = content.encode(errors="surrogatepass") if isinstance(content, str) else b""
+    if len(message) == 2 and isinstance(content, str) and isinstance(role, str):
+        return text + b"\xff" + role.encode(errors="surrogatepass")
     fields = dict(message)
-    content = fields.pop("content", None)
-    if isinstance(content, str):  # most bytes of a conversation: not worth escaping
-        head = b"%d " % len(content) + content.encode(errors="surrogatepass")
-    else:
-        head = b"- "
-        fields["content"] = content if isinstance(content, list | None) else _opaque(content)
+    if isinstance(content, str):
+        del fields["content"]
+    elif not isinstance(content, list | None):
+        fields["content"] = _opaque(content)
     if "tool_calls" in fields:
         calls = fields["tool_calls"]
         fields["tool_calls"] = [_parsed_call(call) for call in calls] if isinstance(calls, list) else _opaque(calls)
     if "reasoning_content" in fields:
         fields.setdefault("reasoning", fields.pop("reasoning_content"))
-    role = fields.get("role")
-    if len(fields) == 1 and isinstance(role, str):  # not worth an encoder
-        return head + role.encode(errors="surrogatepass")
     try:
-        return head + _SORTED.encode(fields).encode()
+        return text + b"\xfe" + _SORTED.encode(fields).encode()
     except TypeError:  # keys of several types cannot be sorted; an unsorted digest only costs a memo hit
-        return head + json.dumps(fields, skipkeys=True, default=_opaque).encode()
+        return text + b"\xfe" + json.dumps(fields, skipkeys=True, default=_opaque).encode()
 
 
 def _parsed_call(call: object) -> object:
