@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lam_vllm.errors import OptionError
-from lam_vllm.messages import chain_digests
+from lam_vllm.messages import quick_digests
 from lam_vllm.metrics import NO_REASON, Metrics
 from lam_vllm.pool import Pool
 from lam_vllm.serving.accounting import Accounting
@@ -129,7 +129,7 @@ class Admission:
         return plan
 
     def _recheck(self, options: Options, given: list[Message], emitted: list[Message], salt: str) -> None:
-        if self.worker.differs_from_nothing(options.config, given, chain_digests(emitted, salt)[-1], salt):
+        if self.worker.differs_from_nothing(options.config, given, quick_digests(emitted, salt)[-1], salt):
             self.accounting.broken("defect")
 
     def _later(self, work: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lam_vllm.messages import chain_digests
+from lam_vllm.messages import chain_digests, quick_digests
 from lam_vllm.types import Message
 
 Cause = Literal["defect", "failed_open", "config_changed", "client_changed"]
@@ -46,7 +46,7 @@ class PrefixWatch:
         `config` names what decided the bytes, `failed` says that the originals went through after a failure.
         """
         raw = chain_digests(given, salt)
-        out = raw if emitted is given else chain_digests(emitted, salt)
+        out = quick_digests(emitted, salt)
         with self._lock:
             cause = self._cause(raw, out, config, failed)
             self._remember(raw, out, config, failed)

@@ -13,7 +13,7 @@ from lam_vllm.compactor import Compactor
 from lam_vllm.config import CompactorConfig
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.errors import EncoderError
-from lam_vllm.messages import chain_digests
+from lam_vllm.messages import quick_digests
 from lam_vllm.records import RecordStore
 from lam_vllm.serving.options import Options
 from lam_vllm.serving.prefix_watch import Cause, PrefixWatch
@@ -91,7 +91,7 @@ class Worker:
     def differs_from_nothing(self, config: CompactorConfig, given: list[Message], emitted: str, salt: str) -> bool:
         """Whether computing `given` again without a memo ends in another digest than `emitted`."""
         fresh = self.compactors.get(config).compact(given, salt=salt, use_memo=False)
-        return chain_digests(fresh.messages, salt)[-1] != emitted
+        return quick_digests(fresh.messages, salt)[-1] != emitted
 
     def note_failure(self, messages: Sequence[Message], salt: str) -> None:
         """Remember that the originals went through, so that the break which follows is counted under its cause."""
