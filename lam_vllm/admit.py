@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 from lam_vllm.config import CompactorConfig
@@ -15,6 +16,9 @@ from lam_vllm.prices import Prices
 from lam_vllm.runs import RunPlanner
 from lam_vllm.stubs import escape
 from lam_vllm.types import Decision, Observation, Reason
+
+DECISION_BYTES = 500
+"""A decision with its stub, roughly."""
 
 
 class Admission(NamedTuple):
@@ -76,7 +80,7 @@ def admit_text(
         return _pass(text, text, "no_repeat")
     pieces, unit = cut_text(text)
     section = memory.open_section(observation.result, place.printed + 1, unit)
-    memory.text_bytes += len(text)
+    memory.text_bytes += sys.getsizeof(text)
     if observation.excluded or whole is not None:
         admission = _keep_whole(observation, pieces, memory, section, prices)
     elif config.profile == "paper" and encoder is not None:
@@ -85,6 +89,8 @@ def admit_text(
         admission = _shorten(observation, pieces, memory, section, config, prices, encoder, place.reach)
     if place.sole and not admission.decisions and config.profile != "paper":
         memory.whole[section.start] = admission.printed
+    if admission.decisions:
+        memory.text_bytes += sys.getsizeof(admission.text) + DECISION_BYTES * len(admission.decisions)
     memory.lines.hole()
     return admission
 

@@ -9,6 +9,7 @@ spares work.
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from lam_vllm.encoders.base import Encoder
 from lam_vllm.encoders.timed import TimedEncoder
 from lam_vllm.errors import MissingExtraError
 from lam_vllm.memory import ConversationMemory, Emitted, Mark
-from lam_vllm.messages import chain_digests, is_observation, observed_texts, with_texts
+from lam_vllm.messages import chain_digests, is_observation, observed_texts, printed_texts, with_texts
 from lam_vllm.prefix_memo import PrefixMemo
 from lam_vllm.prices import Prices
 from lam_vllm.stopwatch import Stopwatch
@@ -64,7 +65,7 @@ class Compactor:
         self.config_digest = self.config.digest(tokenizer_name, fingerprint)
         self._watch = Stopwatch()
         self._timed_encoder = TimedEncoder(self.encoder, self._watch) if self.encoder else None
-        self._prices = Prices(self._watch.timed("count", count_tokens))
+        self._count_tokens = self._watch.timed("count", count_tokens)
         self._memo = PrefixMemo(memo_bytes, self.encoder.dimension if self.encoder else 1)
         self._lock = Lock()
 
@@ -104,8 +105,11 @@ class Compactor:
     def _extend(self, memory: ConversationMemory, messages: Sequence[Message], digests: list[str], known: int) -> Work:
         """Admit the messages from `known` on, and mark each in the memory."""
         lines = windows = encoder_calls = 0
+        prices = Prices(self._count_tokens)
         for index in range(known, len(messages)):
-            emitted, admission = self._admit_message(messages, index, memory)
+            tokens, reach = self._reach(memory, messages[index])
+            emitted, admission = self._admit_message(messages, index, memory, prices, reach)
+            memory.position_tokens += tokens
             lines += admission.lines
             windows += admission.windows
             encoder_calls += admission.encoder_calls
@@ -115,10 +119,8 @@ class Compactor:
         return Work(known, len(messages) - known, lines, windows, encoder_calls)
 
     def _admit_message(
-        self, messages: Sequence[Message], index: int, memory: ConversationMemory
+        self, messages: Sequence[Message], index: int, memory: ConversationMemory, prices: Prices, reach: int
     ) -> tuple[Emitted, Admission]:
-        tokens, reach = self._reach(memory, messages[index])
-        memory.position_tokens += tokens
         if not is_observation(messages, index, self.config.observations):
             return _UNTOUCHED, _NOTHING
         total = _NOTHING
@@ -127,7 +129,7 @@ class Compactor:
         texts: dict[int | None, str] = {}
         for observation in observations:
             place = Surroundings(total.printed, len(observations) == 1, reach)
-            admission = admit_text(observation, memory, self.config, self._prices, self._timed_encoder, place)
+            admission = admit_text(observation, memory, self.config, prices, self._timed_encoder, place)
             total = total.plus(admission) if total.printed else admission
             if admission.text != observation.text:
                 texts[observation.part] = admission.text
@@ -145,10 +147,13 @@ class Compactor:
         limit = self.config.max_reference_distance_tokens
         if limit is None:
             return 0, 0
-        tokens = MESSAGE_OVERHEAD_TOKENS + _all_tokens(message, self._prices)
-        end = memory.position_tokens + tokens
-        near = [section.start for section in memory.sections if end - section.position_tokens <= limit]
-        return tokens, near[0] if near else len(memory.lines) if tokens <= limit else NOWHERE
+        tokens = MESSAGE_OVERHEAD_TOKENS + sum(map(self._count_tokens, printed_texts(message)))
+        first = bisect_left(
+            memory.sections, memory.position_tokens + tokens - limit, key=lambda section: section.position_tokens
+        )
+        if first < len(memory.sections):
+            return tokens, memory.sections[first].start
+        return tokens, len(memory.lines) if tokens <= limit else NOWHERE
 
     def _compaction(
         self,
@@ -230,14 +235,3 @@ def _resolved(config: CompactorConfig, encoder: Encoder | None) -> CompactorConf
         raise MissingExtraError(f"profile {profile}", "encoder", "profile exact, which needs no encoder")
     threshold_cos = encoder.threshold_cos if config.threshold_cos is None else config.threshold_cos
     return config.model_copy(update={"profile": profile, "threshold_cos": threshold_cos})
-
-
-def _all_tokens(message: Message, prices: Prices) -> int:
-    """Tokens of a message's text and calls; what cannot be read without using it up is not counted."""
-    content, calls = message.get("content"), message.get("tool_calls")
-    texts = [content] if isinstance(content, str) else []
-    if isinstance(content, list):
-        texts = [part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)]
-    if isinstance(calls, list):
-        texts += [str(call) for call in calls]
-    return sum(prices.text(text) for text in texts)

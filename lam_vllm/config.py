@@ -37,7 +37,7 @@ class CompactorConfig(BaseModel):
     """A reference never reaches further back than this; None is no limit (for models with a sliding window)."""
     max_observation_bytes: int = Field(default=8_000_000, ge=1)
     """An observation with more UTF-8 bytes passes whole (reason `cap_observation_bytes`)."""
-    max_windows: int = Field(default=4_096, ge=0)
+    max_windows: int = Field(default=512, ge=0)
     """Windows embedded per request, counted from its first message; later ones get `exact` (`cap_windows`)."""
 
     def digest(self, *context: str) -> str:

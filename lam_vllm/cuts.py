@@ -25,6 +25,7 @@ class Cut(NamedTuple):
     shift: int = 0
     distance: float = 0.0
     kept: tuple[int, ...] = ()
+    removed_tokens: int = 0
 
 
 def render(pieces: list[str], unit: Unit, cuts: list[Cut]) -> str:
@@ -49,30 +50,25 @@ def render(pieces: list[str], unit: Unit, cuts: list[Cut]) -> str:
 def decide(observation: Observation, pieces: list[str], cuts: list[Cut], prices: Prices) -> tuple[Decision, ...]:
     """The record of each cut, with its span in the original text and its price."""
     offsets = [0, *accumulate(map(len, pieces))]
-    decisions = []
-    for cut in cuts:
-        removed = prices.run(pieces[cut.start : cut.stop])
-        if cut.kept:
-            removed -= prices.run([pieces[place] for place in cut.kept])
-        decisions.append(
-            Decision(
-                observation.message,
-                observation.part,
-                observation.result,
-                cut.layer,
-                offsets[cut.start],
-                min(offsets[cut.stop], len(observation.text)),
-                cut.text,
-                cut.target_result,
-                cut.target_lines,
-                cut.target_unit,
-                cut.shift,
-                cut.distance,
-                removed,
-                prices.stub(cut.text),
-            )
+    return tuple(
+        Decision(
+            observation.message,
+            observation.part,
+            observation.result,
+            cut.layer,
+            offsets[cut.start],
+            min(offsets[cut.stop], len(observation.text)),
+            cut.text,
+            cut.target_result,
+            cut.target_lines,
+            cut.target_unit,
+            cut.shift,
+            cut.distance,
+            cut.removed_tokens,
+            prices.stub(cut.text),
         )
-    return tuple(decisions)
+        for cut in cuts
+    )
 
 
 def _block(pieces: list[str], unit: Unit, *, final: bool) -> str:

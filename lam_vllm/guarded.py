@@ -94,6 +94,7 @@ class GuardedPlanner:
         found = [lookup for lookup in lookups if lookup is not None]
         chosen = [lookup.cut for lookup in found if lookup.cut is not None]
         cuts = exact
+        size = size._replace(embedded=self._memory.embedded)
         if chosen:
             self._memory.rollback(size)
             planner = self._new_planner()
@@ -147,16 +148,21 @@ class GuardedPlanner:
         last = place.first + place.lines - 1
         stub = Stub("like", place.result, place.first, last, len(kept), shift=shift, gone=gone)
         text = format_stub(stub)
-        cut = Cut(start, stop, stub, text, place.result, (place.first, last), "line", "l1", shift, distance, kept)
+        removed = self._prices.run(planner.pieces[start:stop]) - self._prices.run([planner.pieces[i] for i in kept])
+        cut = Cut(
+            start, stop, stub, text, place.result, (place.first, last), "line", "l1", shift, distance, kept, removed
+        )
         return cut if self._pays(planner.pieces, exact, cut) else None
 
     def _pays(self, pieces: list[str], exact: list[Cut], cut: Cut) -> bool:
-        kept = sum(self._prices.piece(pieces[place]) for place in cut.kept)
-        if sum(map(self._prices.piece, pieces[cut.start : cut.stop])) - kept < self._min_tokens:
+        """Whether the cut takes out `min_tokens`, and saves the margin over the text as it is and as `exact` has it."""
+        if cut.removed_tokens < self._min_tokens:
             self._reasons.add("below_min_tokens")
             return False
-        price = self._prices.stub(cut.text) + kept
-        if price + MARGIN_TOKENS >= self._left(pieces, exact, cut.start, cut.stop):
+        price = self._prices.stub(cut.text)
+        kept = self._prices.run([pieces[place] for place in cut.kept])
+        left = self._left(pieces, exact, cut.start, cut.stop)
+        if price + MARGIN_TOKENS >= min(left - kept, cut.removed_tokens):
             self._reasons.add("not_shorter")
             return False
         return True
@@ -200,7 +206,7 @@ class GuardedPlanner:
         """Tokens that `exact` leaves of pieces `start:stop`."""
         cuts = [cut for cut in exact if cut.start < stop and cut.stop > start]
         gone = {place for cut in cuts for place in range(cut.start, cut.stop)}
-        kept = sum(self._prices.piece(pieces[place]) for place in range(start, stop) if place not in gone)
+        kept = self._prices.run([pieces[place] for place in range(start, stop) if place not in gone])
         return kept + sum(self._stub(cut) for cut in cuts)
 
     def _stub(self, cut: Cut) -> int:
@@ -209,7 +215,7 @@ class GuardedPlanner:
 
     def _cost(self, pieces: list[str], cuts: list[Cut]) -> int:
         gone = {place for cut in cuts for place in range(cut.start, cut.stop) if place not in cut.kept}
-        kept = sum(self._prices.piece(piece) for place, piece in enumerate(pieces) if place not in gone)
+        kept = self._prices.run([piece for place, piece in enumerate(pieces) if place not in gone])
         return kept + sum(self._stub(cut) for cut in cuts)
 
     def _retain(self, lookups: list[_Lookup], cuts: list[Cut], dropped: list[Cut]) -> None:

@@ -75,9 +75,34 @@ def quick_digests(messages: Sequence[Message], seed: str) -> list[str]:
     return _chain(messages, seed, xxhash.xxh3_128_digest)
 
 
+def _canonical(message: Message) -> bytes:
+    """Bytes that are equal for messages which mean the same prompt; equal bytes always give equal observations.
+
+    Text comes first, unescaped, since it is most of a conversation; no UTF-8 holds the byte that ends it.
+    """
+    content, role = message.get("content"), message.get("role")
+    text = content.encode(errors="surrogatepass") if isinstance(content, str) else b""
+    if len(message) == 2 and isinstance(content, str) and isinstance(role, str):
+        return text + b"\xff" + role.encode(errors="surrogatepass")
+    fields = dict(message)
+    if isinstance(content, str):
+        del fields["content"]
+    elif not isinstance(content, list | None):
+        fields["content"] = _opaque(content)
+    if "tool_calls" in fields:
+        calls = fields["tool_calls"]
+        fields["tool_calls"] = [_parsed_call(call) for call in calls] if isinstance(calls, list) else _opaque(calls)
+    if "reasoning_content" in fields:
+        fields.setdefault("reasoning", fields.pop("reasoning_content"))
+    try:
+        return text + b"\xfe" + _SORTED.encode(fields).encode()
+    except TypeError:  # keys of several types cannot be sorted; an unsorted digest only costs a memo hit
+        return text + b"\xfe" + json.dumps(fields, skipkeys=True, default=_opaque).encode()
+
+
 def _chain(messages: Sequence[Message], seed: str, digest: Callable[[bytes], bytes]) -> list[str]:
     digests = []
-    running = seed.encode()
+    running = digest(seed.encode(errors="surrogatepass"))  # of fixed length: no seed runs into the text behind it
     for message in messages:
         running = digest(running + _canonical(message))
         digests.append(running.hex())
@@ -111,29 +136,18 @@ def _called_name(message: Message, call_id: object) -> str | None:
     return None
 
 
-def _canonical(message: Message) -> bytes:
-    """Bytes that are equal for messages which mean the same prompt; equal bytes always give equal observations.
+def printed_texts(message: Message) -> list[str]:
+    """What a chat template prints of a message: text, reasoning, and calls in the one form that the digest knows.
 
-    Text comes first, unescaped, since it is most of a conversation; no UTF-8 holds the byte that ends it.
+    Media and what can be read only once are left out.
     """
-    content, role = message.get("content"), message.get("role")
-    text = content.encode(errors="surrogatepass") if isinstance(content, str) else b""
-    if len(message) == 2 and isinstance(content, str) and isinstance(role, str):
-        return text + b"\xff" + role.encode(errors="surrogatepass")
-    fields = dict(message)
-    if isinstance(content, str):
-        del fields["content"]
-    elif not isinstance(content, list | None):
-        fields["content"] = _opaque(content)
-    if "tool_calls" in fields:
-        calls = fields["tool_calls"]
-        fields["tool_calls"] = [_parsed_call(call) for call in calls] if isinstance(calls, list) else _opaque(calls)
-    if "reasoning_content" in fields:
-        fields.setdefault("reasoning", fields.pop("reasoning_content"))
-    try:
-        return text + b"\xfe" + _SORTED.encode(fields).encode()
-    except TypeError:  # keys of several types cannot be sorted; an unsorted digest only costs a memo hit
-        return text + b"\xfe" + json.dumps(fields, skipkeys=True, default=_opaque).encode()
+    content, calls = message.get("content"), message.get("tool_calls")
+    texts = [content, message.get("reasoning", message.get("reasoning_content"))]
+    if isinstance(content, list):
+        texts += [part.get("text") for part in content if isinstance(part, dict)]
+    if isinstance(calls, list):
+        texts += [_SORTED.encode(_parsed_call(call)) for call in calls]
+    return [text for text in texts if isinstance(text, str)]
 
 
 def _parsed_call(call: object) -> object:

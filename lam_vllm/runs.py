@@ -124,12 +124,13 @@ class RunPlanner:
             self.refused.add("below_min_tokens")
             return None
         cut = self._worded(place, found)
-        price = self._prices.stub(cut.text)
-        if not self._prices.exceed(pieces, price + MARGIN_TOKENS):
+        limit = max(self._prices.stub(cut.text) + MARGIN_TOKENS, self._min_tokens - 1)
+        removed = self._prices.run(pieces) if self._prices.exceed(pieces, limit) else 0
+        if removed <= limit:
             self.refused.add("not_shorter")
             return None
         self._follow(cut, found)
-        return cut
+        return cut._replace(removed_tokens=removed)
 
     def _hopeless(self, place: int, stop: int) -> bool:
         """Cheap sieve: no run from here can have `min_tokens` bytes, since no text shows these lines in this order.

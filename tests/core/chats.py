@@ -47,7 +47,16 @@ blocks = st.lists(lines, min_size=1, max_size=8).map("\n".join)
 @st.composite
 def texts(draw: st.DrawFn) -> str:
     """Tool output made of blocks from a small pool, so that runs repeat, shift and overlap."""
-    pool = ("\n".join(LINES[:5]), "\n".join(LINES[5:11]), "\n".join(LINES[10:17]), GIANT, "\n".join(LINES[:3] * 4), "")
+    pool = (
+        "\n" * 60,
+        "    \n" * 40,
+        "\n".join(LINES[:5]),
+        "\n".join(LINES[5:11]),
+        "\n".join(LINES[10:17]),
+        GIANT,
+        "\n".join(LINES[:3] * 4),
+        "",
+    )
     chosen = draw(st.lists(st.sampled_from(pool) | blocks, max_size=4))
     return "\n".join(chosen)
 
