@@ -1,4 +1,4 @@
-"""The bound between cosine and l2 distance of unit vectors, and the ceiling that follows from it (PAPER.md 1)."""
+"""The bound between cosine and l2 distance of unit vectors, and the ceiling that follows (the paper, section 1)."""
 
 from __future__ import annotations
 

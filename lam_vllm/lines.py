@@ -7,6 +7,7 @@ so a piece says by itself whether it ends its line.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 Unit: TypeAlias = Literal["line", "part"]
@@ -18,7 +19,7 @@ LONG_LINE_CHARACTERS = 2_000
 NUMBER_STARTS = frozenset(" 123456789")
 """Only a piece that begins with one of these can carry a line number."""
 _NUMBERED = re.compile(r"( *)([1-9][0-9]{0,8})([\t|→]|[:\-](?![0-9][0-9](?![0-9])))")
-_PART_ENDS = re.compile(r"(?<=, )|(?<=; )|(?<=> )|(?<=\\n)")
+_PART_END = re.compile(r", |; |> |\\n")
 
 
 def number_key(line: str) -> tuple[Key, int]:
@@ -77,10 +78,10 @@ def is_long(line: str) -> bool:
 
 def cut_parts(line: str) -> list[str]:
     """The line cut after `, `, `; `, `> ` and an escaped newline: each cut depends on two characters alone."""
-    parts = [part for part in _PART_ENDS.split(line) if part]
-    if len(parts) > 1 and parts[-1] == "\n":  # a line end is no part of its own
-        parts[-2:] = [parts[-2] + "\n"]
-    return parts
+    # One match at a time: a single split of a megabyte would keep every other thread waiting.
+    last = len(line) - line.endswith("\n")  # a line end is no part of its own
+    ends = [found.end() for found in _PART_END.finditer(line) if found.end() < last]
+    return [line[start:end] for start, end in pairwise([0, *ends, len(line)])]
 
 
 def join_pieces(pieces: list[str]) -> str:

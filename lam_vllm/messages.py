@@ -20,7 +20,7 @@ _CALL_SEARCH_LIMIT = 64
 
 
 def is_observation(messages: Sequence[Message], index: int, observations: str) -> bool:
-    """Whether message `index` holds tool output, by its role (DESIGN: `tool`, legacy `function`, or `tool+user`)."""
+    """Whether message `index` holds tool output, by its role: `tool`, legacy `function`, or by `observations`."""
     role = messages[index].get("role")
     if role in ("tool", "function"):
         return True

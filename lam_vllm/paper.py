@@ -1,4 +1,4 @@
-"""The paper's own rule (PAPER.md section 1): near-duplicate windows with stubs, then repeated lines, silently."""
+"""The paper's own rule (its section 1): near-duplicate windows with stubs, then repeated lines, silently."""
 
 from __future__ import annotations
 

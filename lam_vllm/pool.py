@@ -1,13 +1,14 @@
-"""Work off the event loop, one piece at a time."""
+"""Work off the event loop, one piece at a time in each lane."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar, get_args
 
 T = TypeVar("T")
+Lane = Literal["exact", "encoder"]
 
 
 class Depth(Protocol):
@@ -21,13 +22,16 @@ class Depth(Protocol):
 
 
 class Pool:
-    """One thread. Work past the first piece waits in order of arrival; it is never refused."""
+    """One thread a lane, so that work which never encodes does not wait for work which does.
+
+    Within a lane, work past the first piece waits in order of arrival; it is never refused.
+    """
 
     def __init__(self, depth: Depth) -> None:
         self._depth = depth
-        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lam-compactor")
+        self._threads = {lane: ThreadPoolExecutor(1, thread_name_prefix=f"lam-{lane}") for lane in get_args(Lane)}
 
-    async def submit(self, work: Callable[[], T]) -> T:
+    async def submit(self, work: Callable[[], T], lane: Lane = "exact") -> T:
         """What `work` returns. Cancelling the caller drops work that has not begun.
 
         Raises:
@@ -35,10 +39,11 @@ class Pool:
         """
         self._depth.inc()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            return await asyncio.get_running_loop().run_in_executor(self._threads[lane], work)
         finally:
             self._depth.dec()
 
     def close(self) -> None:
-        """Let the running piece end, drop the rest."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        """Let running pieces end, drop the rest."""
+        for threads in self._threads.values():
+            threads.shutdown(wait=True, cancel_futures=True)

@@ -52,10 +52,14 @@ def server() -> Iterator[Client]:
     """A client of a server that runs inside the block, and is stopped after it, whatever happens."""
     port = free_port()
     command = [sys.executable, "-c", "from lam_vllm.cli import main; main()", "serve", str(MODELS / "smollm2")]
-    environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "2", "HF_HUB_OFFLINE": "1"}
     with LOG.open("w") as log:
         process = subprocess.Popen(
-            [*command, f"--port={port}", *ARGUMENTS], stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=ROOT
+            [*command, f"--port={port}", *ARGUMENTS],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=server_environment(),
+            cwd=ROOT,
+            start_new_session=True,  # so that its engine process can be stopped with it
         )
     try:
         client = Client(f"http://127.0.0.1:{port}")
@@ -64,6 +68,16 @@ def server() -> Iterator[Client]:
         yield client
     finally:
         stop(process)
+
+
+def server_environment() -> dict[str, str]:
+    """The caller's environment without settings that would make another server of it, and without a model hub."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("VLLM_API_KEY", "VLLM_PLUGINS") and not name.startswith("LAM_")
+    }
+    return {**kept, "VLLM_CPU_KVCACHE_SPACE": "2", "HF_HUB_OFFLINE": "1"}
 
 
 def free_port() -> int:
@@ -98,7 +112,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(timeout=30)
     except subprocess.TimeoutExpired:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

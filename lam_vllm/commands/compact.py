@@ -76,12 +76,14 @@ def compact_file(source: Path, target: Path, compactor: Compactor, count_tokens:
         )
         for line, document in lines:
             messages = _messages(source, line, document)
-            compaction = compactor.compact(messages)
-            original = _observation_tokens(messages, compactor.config.observations, count_tokens)
-            account = {**_account(compaction), "original_tokens": original}
-            written = {**document, "messages": compaction.messages, "lam": account}
-            out.write(json.dumps(written, ensure_ascii=False) + "\n")
-            rows.append(_row(str(document.get("id", f"line {line}")), original, compaction))
+            try:
+                compaction = compactor.compact(messages)
+                original = _observation_tokens(messages, compactor.config.observations, count_tokens)
+                account = {**_account(compaction), "original_tokens": original}
+                out.write(_json({**document, "messages": compaction.messages, "lam": account}) + "\n")
+            except RecursionError:  # reading takes a little more depth than writing
+                raise InputFileError(source, "JSON nested too deeply", line) from None
+            rows.append(_row(_printable(document.get("id", f"line {line}")), original, compaction))
     return rows
 
 
@@ -130,6 +132,16 @@ def _observation_tokens(messages: list[Message], observations: str, count_tokens
         if is_observation(messages, index, observations)
         for observation in observed_texts(messages, index, 0, ())[0]
     )
+
+
+def _json(value: Any) -> str:
+    """JSON as readable as UTF-8 can hold it: a lone surrogate has no place there but behind a backslash."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if _printable(text) == text else json.dumps(value)
+
+
+def _printable(value: Any) -> str:
+    return str(value).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _account(compaction: Compaction) -> dict[str, Any]:

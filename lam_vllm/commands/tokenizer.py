@@ -8,6 +8,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from lam_vllm.errors import OptionError
+from lam_vllm.serving.tokens import fast_token_counter
 
 ALLOWED = "a tokenizer.json, a folder that holds one, or a name on the model hub"
 
@@ -23,10 +24,4 @@ def load_token_counter(name: str) -> Callable[[str], int]:
         tokenizer = Tokenizer.from_file(str(path)) if path.exists() else Tokenizer.from_pretrained(name)
     except Exception as error:  # noqa: BLE001 - the library raises plain Exception for files and for the hub alike
         raise OptionError("tokenizer", name, f"{ALLOWED} ({error})") from None
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-
-    def count_tokens(text: str) -> int:
-        return len(tokenizer.encode(text, add_special_tokens=False))
-
-    return count_tokens
+    return fast_token_counter(tokenizer)

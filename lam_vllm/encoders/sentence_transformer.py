@@ -52,7 +52,9 @@ class SentenceTransformerEncoder:
 
     def token_offsets(self, text: str) -> list[tuple[int, int]]:
         """Character spans of the text's content tokens; see `Encoder`."""
-        offsets: list[tuple[int, int]] = self._tokenizer.encode(_encodable(text), add_special_tokens=False).offsets
+        # A batch of one, since `encode` holds the interpreter until a text of any length is done.
+        (encoding,) = self._tokenizer.encode_batch([_encodable(text)], add_special_tokens=False)
+        offsets: list[tuple[int, int]] = encoding.offsets
         return offsets
 
     def encode(self, text: str) -> Embedding:

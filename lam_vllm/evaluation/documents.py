@@ -13,6 +13,7 @@ from typing import IO, Any
 from lam_vllm.errors import InputFileError
 
 XZ_MAGIC = b"\xfd7zXZ\x00"
+_UNREADABLE = (ValueError, RecursionError)  # beside text that is not JSON, numbers too long and nesting too deep
 
 
 def read_documents(path: str | Path) -> Iterator[tuple[int, Any]]:
@@ -30,7 +31,7 @@ def read_documents(path: str | Path) -> Iterator[tuple[int, Any]]:
             raise InputFileError(path, "the file is empty")
         try:
             value = json.loads(first[1])
-        except json.JSONDecodeError as error:
+        except _UNREADABLE as error:
             yield first[0], _whole(path, first, list(lines), error)
             return
         yield first[0], value
@@ -66,25 +67,29 @@ def _opened(path: str | Path) -> Iterator[IO[str]]:
 def _parsed(path: str | Path, number: int, line: str) -> Any:
     try:
         return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise InputFileError(path, f"not JSON: {error.msg} at column {error.colno}", number) from None
+    except _UNREADABLE as error:
+        raise InputFileError(path, _why(error), number) from None
 
 
-def _whole(
-    path: str | Path, first: tuple[int, str], rest: list[tuple[int, str]], line_error: json.JSONDecodeError
-) -> Any:
+def _whole(path: str | Path, first: tuple[int, str], rest: list[tuple[int, str]], line_error: Exception) -> Any:
     try:
         return json.loads("".join(line for _, line in chain([first], rest)))
-    except json.JSONDecodeError as error:
+    except _UNREADABLE as error:
         if rest and _is_object(rest[0][1]):  # JSON lines whose first is broken
-            raise InputFileError(path, f"not JSON: {line_error.msg} at column {line_error.colno}", first[0]) from None
+            raise InputFileError(path, _why(line_error), first[0]) from None
         numbers = [number for number, _ in chain([first], rest)]
-        place = numbers[min(error.lineno, len(numbers)) - 1]
-        raise InputFileError(path, f"not JSON: {error.msg} at column {error.colno}", place) from None
+        place = numbers[min(error.lineno, len(numbers)) - 1] if isinstance(error, json.JSONDecodeError) else first[0]
+        raise InputFileError(path, _why(error), place) from None
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"not JSON: {error.msg} at column {error.colno}"
+    return "JSON nested too deeply" if isinstance(error, RecursionError) else "JSON with a number of too many digits"
 
 
 def _is_object(line: str) -> bool:
     try:
         return isinstance(json.loads(line), dict)
-    except json.JSONDecodeError:
+    except _UNREADABLE:
         return False

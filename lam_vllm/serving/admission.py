@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lam_vllm.config import CompactorConfig
 from lam_vllm.errors import OptionError
 from lam_vllm.messages import quick_digests
 from lam_vllm.metrics import NO_REASON, Metrics
@@ -40,7 +40,7 @@ class Seam:
 class Admission:
     """Decides, computes off the event loop, and counts. `enabled` is the run-time switch: False wins over everything.
 
-    One object per server; the pool's thread and the event loop share it.
+    One object per server, used on the event loop only.
     """
 
     def __init__(self, default: Options, worker: Worker, pool: Pool, metrics: Metrics, seam: Seam) -> None:
@@ -118,24 +118,29 @@ class Admission:
         return options
 
     async def _compacted(self, options: Options, messages: list[Message], salt: str) -> Plan:
+        lane = self.worker.compactors.lane(options.config)
         try:
             async with asyncio.timeout(TIME_LIMIT_SECONDS):
-                plan = await self._pool.submit(lambda: self.worker.run(options, messages, salt))
+                plan = await self._pool.submit(lambda: self.worker.run(options, messages, salt), lane)
         except TimeoutError:
-            self._later(functools.partial(self.worker.note_failure, list(messages), salt))
+            given = list(messages)  # noted in the same lane, hence after what may still run for this request
+            self._later(self._pool.submit(lambda: self.worker.note_failure(given, salt), lane))
             return failed_open(messages, "time_limit")
         if plan.report is not None and options.mode == "on" and is_sampled(plan.report.prefix_digest):
-            self._later(functools.partial(self._recheck, options, list(messages), plan.messages, salt))
+            self._later(self._recheck(options.config, list(messages), plan.messages, salt))
         return plan
 
-    def _recheck(self, options: Options, given: list[Message], emitted: list[Message], salt: str) -> None:
-        if self.worker.differs_from_nothing(options.config, given, quick_digests(emitted, salt)[-1], salt):
+    async def _recheck(self, config: CompactorConfig, given: list[Message], emitted: list[Message], salt: str) -> None:
+        def differs() -> bool:
+            return self.worker.differs_from_nothing(config, given, quick_digests(emitted, salt)[-1], salt)
+
+        if await self._pool.submit(differs, self.worker.compactors.lane(config)):
             self.accounting.broken("defect")
 
-    def _later(self, work: Callable[[], None]) -> None:
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
         async def guarded() -> None:
             try:
-                await self._pool.submit(work)
+                await work
             except Exception as error:  # noqa: BLE001 - nobody waits for this
                 self.worker.log(error)
 

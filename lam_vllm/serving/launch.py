@@ -110,7 +110,10 @@ def plugin_names(already: str | None) -> str:
     if not found:
         raise UnsupportedServerError(f"the entry point {PLUGIN!r} of {PLUGIN_GROUP} is not installed: install lam-vllm")
     for entry in found:
-        entry.load()
+        try:
+            entry.load()
+        except (ImportError, AttributeError) as error:
+            raise UnsupportedServerError(f"the entry point {PLUGIN!r} ({entry.value}) does not load: {error}") from None
     if already is None:
         others = {entry.name for group in OTHER_GROUPS for entry in entry_points(group=group)}
         return ",".join([PLUGIN, *sorted(others - {PLUGIN})])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
@@ -15,6 +16,8 @@ Event: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Event]]
 Send: TypeAlias = Callable[[Event], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+logger = logging.getLogger(__name__)
 
 OPTIONS_HEADER = "x-lam"
 SALT_HEADER = "x-lam-cache-salt"
@@ -36,6 +39,7 @@ class LamMiddleware:
         self.app = app
         self._metrics = metrics
         self._authorized = authorized
+        self._has_failed = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -57,21 +61,36 @@ class LamMiddleware:
     def _watched(self, send: Send, box: RequestBox, arrived: float) -> Send:
         waits_for_token = False
 
-        async def watched(message: Event) -> None:
+        def noted(message: Event) -> Event:
             nonlocal waits_for_token
             if message["type"] == "http.response.start":
                 box.response_started = True
                 waits_for_token = box.outcome is not None and _is_stream(message)
                 if box.settled:
                     report = (REPORT_HEADER, report_header(box.settled))
-                    message = {**message, "headers": [*message.get("headers", ()), report]}
+                    return {**message, "headers": [*message.get("headers", ()), report]}
             elif waits_for_token and carries_token(message.get("body", b"")):
                 waits_for_token = False
                 seconds = time.perf_counter() - arrived
                 self._metrics.time_to_first_token_seconds.labels(box.api, box.outcome).observe(seconds)
+            return message
+
+        async def watched(message: Event) -> None:
+            nonlocal waits_for_token
+            try:
+                message = noted(message)
+            except Exception as error:  # noqa: BLE001 - figures are no reason to break an answer
+                waits_for_token = False
+                self._log(error)
             await send(message)
 
         return watched
+
+    def _log(self, error: Exception) -> None:
+        """One traceback in all: a line per event would slow the server down when it is ill."""
+        if not self._has_failed:
+            logger.error("lam: a response cannot be watched; it is answered all the same", exc_info=error)
+        self._has_failed = True
 
 
 def carries_token(body: bytes) -> bool:
@@ -89,16 +108,24 @@ def carries_token(body: bytes) -> bool:
 
 def _event_has_token(event: dict[str, Any]) -> bool:
     if "choices" in event:
-        deltas = (choice.get("delta") or {} for choice in event["choices"])
-        return any(delta.get(key) for delta in deltas for key in _TEXT_OF_DELTA)
-    kind = event.get("type", "")
+        choices = event["choices"]
+        return isinstance(choices, list) and any(
+            isinstance(choice, dict) and _has_any(choice.get("delta"), *_TEXT_OF_DELTA) for choice in choices
+        )
+    kind = event.get("type")
+    if not isinstance(kind, str):
+        return False
     if kind == "content_block_delta":
-        return any(event["delta"].get(key) for key in _TEXT_OF_BLOCK)
+        return _has_any(event.get("delta"), *_TEXT_OF_BLOCK)
     if kind == "content_block_start":
-        return bool(event["content_block"].get("name"))
+        return _has_any(event.get("content_block"), "name")
     if kind == "response.output_item.added":
-        return bool(event["item"].get("name"))
+        return _has_any(event.get("item"), "name")
     return kind.startswith("response.") and kind.endswith(".delta") and bool(event.get("delta"))
+
+
+def _has_any(value: Any, *keys: str) -> bool:
+    return isinstance(value, dict) and any(value.get(key) for key in keys)
 
 
 def _api_of(scope: Scope) -> Api:

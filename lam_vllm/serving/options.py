@@ -161,7 +161,7 @@ def _from_header(header: str | None) -> dict[str, _Given]:
         return {"enabled": _Given(text, "x-lam")}
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise OptionError("x-lam", header, "off, or JSON: " + _CARRIER) from None
     return _from_value(value, "x-lam")
 

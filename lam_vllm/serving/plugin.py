@@ -19,8 +19,9 @@ SUPPORTED_VLLM = "0.32."
 SWITCH_SECONDS = 0.0005
 """How long a thread may hold the interpreter while another waits (Python's default is 5 ms).
 
-The compactor's thread runs Python code beside the event loop. With half a millisecond the loop gets the interpreter
-back within 2 ms, however long a compaction takes; single calls into C that hold it, such as a hash, are short.
+A compactor's thread runs Python code beside the event loop, and the loop asks for the interpreter after this time. It
+gets it when the other thread's step ends: soon in Python code, and in a tokenizer, which lets go of it; not before the
+end of a single call into C that holds it, such as a search through a long text.
 """
 
 _SERVING = ("openai_serving_chat", "openai_serving_responses", "anthropic_serving_messages", "serving_tokenization")

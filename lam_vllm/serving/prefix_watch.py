@@ -76,5 +76,5 @@ class PrefixWatch:
 
 
 def is_sampled(prefix_digest: str) -> bool:
-    """Whether the prefix with this hex digest is one of those recomputed from nothing."""
-    return int(prefix_digest, 16) % SAMPLED_OF == 0
+    """Whether the prefix with this hex digest is one of those recomputed from nothing; "" is that of no messages."""
+    return prefix_digest != "" and int(prefix_digest, 16) % SAMPLED_OF == 0

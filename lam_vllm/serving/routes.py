@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
 import lam_vllm
@@ -97,9 +99,16 @@ class Switch(BaseModel):
     enabled: bool
 
 
+class _AsciiResponse(JSONResponse):  # type: ignore[misc] # fastapi is not looked at
+    """JSON in ASCII: a client's text may hold a lone surrogate, and UTF-8 has no place for one."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content).encode("ascii")
+
+
 def make_router() -> APIRouter:
     """A new router with every route."""
-    router = APIRouter(prefix="/v1/lam", tags=["lam"])
+    router = APIRouter(prefix="/v1/lam", tags=["lam"], default_response_class=_AsciiResponse)
     for path, handler, method in (
         ("/status", status, "GET"),
         ("/compact", compact, "POST"),
@@ -144,7 +153,10 @@ async def status(http: Request) -> Status:
 
 
 async def compact(body: DryRun, http: Request) -> DryRunResult:
-    """The compaction of these messages, computed from nothing and counted nowhere. 400 on a bad option."""
+    """The compaction of these messages, computed from nothing and counted nowhere.
+
+    400 on a bad option, 500 when the compaction fails.
+    """
     service: Service = http.app.state.lam
     try:
         options = request_options(
@@ -156,12 +168,18 @@ async def compact(body: DryRun, http: Request) -> DryRunResult:
     except OptionError as error:
         raise HTTPException(400, str(error)) from None
     salt = body.cache_salt or http.headers.get(SALT_HEADER) or ""
-    return await service.pool.submit(lambda: _dry_run(service, options, body.messages, salt))
+    lane = service.worker.compactors.lane(options.config)
+    try:
+        return await service.pool.submit(lambda: _dry_run(service, options, body.messages, salt), lane)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong in here, the client gets JSON
+        service.worker.log(error)
+        raise HTTPException(500, f"the compaction failed: {type(error).__name__}; see the server's log") from None
 
 
 def _dry_run(service: Service, options: Options, messages: list[dict[str, Any]], salt: str) -> DryRunResult:
     # Without the memo: a dry run must not use up what the next real request would count as new.
-    compaction = service.worker.compactors.get(options.config).compact(messages, salt=salt, use_memo=False)
+    compactor = service.worker.compactors.get(options.config)
+    compaction = compactor.compact(messages, salt=salt, use_memo=False)
     decisions = [
         RecordedDecision(
             decision=decision._asdict(),
@@ -170,7 +188,7 @@ def _dry_run(service: Service, options: Options, messages: list[dict[str, Any]],
         for decision in compaction.decisions
     ]
     return DryRunResult(
-        messages=compaction.messages, decisions=decisions, report=_report(compaction), config=options.config
+        messages=compaction.messages, decisions=decisions, report=_report(compaction), config=compactor.config
     )
 
 

@@ -1,4 +1,4 @@
-"""What runs in the compactor's thread for one request: compaction, and the books that are kept about it."""
+"""What runs in a compactor's thread for one request: compaction, and the books that are kept about it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from lam_vllm.config import CompactorConfig
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.errors import EncoderError
 from lam_vllm.messages import quick_digests
+from lam_vllm.pool import Lane
 from lam_vllm.records import RecordStore
 from lam_vllm.serving.options import Options
 from lam_vllm.serving.prefix_watch import Cause, PrefixWatch
@@ -57,6 +58,10 @@ class Compactors:
             while len(self._by_config) > MAX_COMPACTORS:
                 self._by_config.popitem(last=False)
         return compactor
+
+    def lane(self, config: CompactorConfig) -> Lane:
+        """Where work under this config runs: apart from what encodes, if it never does."""
+        return "exact" if self.encoder is None or config.profile == "exact" else "encoder"
 
     @property
     def memo_bytes_used(self) -> int:

@@ -136,8 +136,12 @@ def test_a_bad_option_is_one_line_and_exit_code_2(options: tuple[str, ...], word
         ("", "in.jsonl: the file is empty"),
         ('{"messages": []}\nnot json\n', "in.jsonl, line 2: not JSON"),
         ('{"messages": []}\n\n[]\n', "in.jsonl, line 3: expected an object"),
+        (f'{{"messages": [], "n": {"7" * 5_000}}}\n', "in.jsonl, line 1: JSON with a number of too many digits"),
+        (f'{{"messages": []}}\n{{"n": {"7" * 5_000}}}\n', "in.jsonl, line 2: JSON with a number of too many digits"),
+        (f'{{"messages": []}}\n{100_000 * "["}\n', "in.jsonl, line 2: JSON nested too deeply"),
+        (f'{100_000 * "["}\n{{"messages": []}}\n', "in.jsonl, line 1: JSON nested too deeply"),
     ],
-    ids=["missing", "empty", "not_json", "no_messages"],
+    ids=["missing", "empty", "not_json", "no_messages", "digits", "digits_later", "nested", "nested_first"],
 )
 def test_a_bad_file_is_one_line_with_its_place_and_leaves_nothing(
     content: str | None, words: str, tmp_path: Path
@@ -151,6 +155,26 @@ def test_a_bad_file_is_one_line_with_its_place_and_leaves_nothing(
     assert words in done.stderr and done.stderr.strip().count("\n") == 0
     assert (tmp_path / "out.jsonl").read_text() == "from before"
     assert {path.name for path in tmp_path.iterdir()} <= {"in.jsonl", "out.jsonl"}
+
+
+@pytest.mark.parametrize("depth", range(700, 1_000, 25))
+def test_a_depth_that_can_just_be_read_is_written_or_refused(depth: int, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text(f'{{"messages": [], "deep": {depth * "["}{depth * "]"}}}\n')
+    done = compact(source, target, "--tokenizer", TOKENIZER)
+    assert (done.exit_code, target.exists()) in ((0, True), (2, False))
+    assert done.exit_code == 0 or "in.jsonl, line 1: JSON nested too deeply" in done.stderr
+
+
+def test_a_lone_surrogate_comes_back_as_it_was_and_other_lines_stay_readable(tmp_path: Path) -> None:
+    odd = [{**message, "content": "\ud800 " + message["content"]} for message in CHAT]
+    plain = {"messages": [{"role": "user", "content": "é"}]}
+    source = write(tmp_path / "in.jsonl", {"id": "\ud800", "messages": odd}, plain)
+    done = compact(source, tmp_path / "out.jsonl", "--tokenizer", TOKENIZER)
+    assert done.exit_code == 0, done.output
+    first, _ = lines(tmp_path / "out.jsonl")
+    assert reconstruct(first["messages"]) == odd != first["messages"]
+    assert "é" in (tmp_path / "out.jsonl").read_text(encoding="utf-8")
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:

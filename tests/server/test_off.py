@@ -17,6 +17,21 @@ def test_a_prompt_has_the_same_ids_on_each_api(api: str, plain: LiveServer, hook
     assert rendered_ids(hooked, api, messages, options=True) != without
 
 
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+def test_a_plugin_that_is_loaded_and_switched_off_leaves_requests_that_name_no_option_alone(
+    api: str, plain: LiveServer, hooked: LiveServer
+) -> None:
+    messages = recorded()
+    with hooked.client() as client:
+        client.post("/v1/lam/enabled", json={"enabled": False}).raise_for_status()
+        try:
+            ids = rendered_ids(hooked, api, messages, options=None)
+        finally:
+            client.post("/v1/lam/enabled", json={"enabled": True}).raise_for_status()
+    assert ids == rendered_ids(plain, api, messages, options=None)
+    assert ids != rendered_ids(hooked, api, messages, options=None)
+
+
 def test_tokenize_and_count_tokens_give_the_same(plain: LiveServer, hooked: LiveServer) -> None:
     messages = recorded()
     assert tokenized(hooked, messages, options=False) == tokenized(plain, messages)

@@ -43,9 +43,10 @@ def test_where_nothing_is_removed_the_very_same_object_is_handed_on() -> None:
     assert server.counted("unchanged", "no_repeat") == 1
 
 
-def test_a_chat_without_tool_results_says_so() -> None:
+@pytest.mark.parametrize("messages", [[{"role": "user", "content": "hello"}], []])
+def test_a_chat_without_tool_results_says_so(messages: list[Any]) -> None:
     server = Server()
-    run(server, [{"role": "user", "content": "hello"}])
+    assert run(server, messages) is messages
     assert server.counted("unchanged", "no_observation") == 1
 
 
@@ -243,6 +244,40 @@ def test_a_request_past_the_time_limit_goes_through_as_it_came(monkeypatch: pyte
     assert (plan.messages, plan.outcome, plan.reason) == (REPEATED, "failed_open", "time_limit")
 
 
+class BlockedEncoder(BrokenEncoder):
+    """An encoder that is at work until it is released."""
+
+    def __init__(self) -> None:
+        super().__init__(EncoderError("released"))
+        self.begun, self.release = threading.Event(), threading.Event()
+
+    def encode(self, text: str) -> Any:
+        self.begun.set()
+        assert self.release.wait(10)
+        raise self.error
+
+
+def test_a_request_that_encodes_does_not_hold_up_one_that_never_does() -> None:
+    encoder = BlockedEncoder()
+    server = Server(encoder=encoder)
+
+    async def ask() -> None:
+        encoding = asyncio.create_task(server.ask(REPEATED, lam={"profile": "paper"}))
+        await asyncio.to_thread(encoder.begun.wait, 10)
+        async with asyncio.timeout(10):
+            plan = await server.service.admission.admit(object(), REPEATED)
+        assert plan.outcome == "changed"
+        assert not encoding.done()
+        assert server.registry.get_sample_value("lam:queue_depth") == 1
+        encoder.release.set()
+        await encoding
+
+    try:
+        asyncio.run(ask())
+    finally:
+        encoder.release.set()
+
+
 def test_cancelling_a_request_cancels_the_hook() -> None:
     server = Server()
 
@@ -264,6 +299,16 @@ def test_a_prefix_that_would_come_out_otherwise_from_nothing_is_a_defect(monkeyp
     monkeypatch.setattr(Worker, "differs_from_nothing", lambda *_: True)
     run(server, agent_messages(TEXT, TEXT, TEXT))
     assert server.service.metrics.counts("prefix_breaks")["defect"] == 1
+
+
+def test_a_defect_is_counted_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "is_sampled", lambda _digest: True)
+    monkeypatch.setattr(Worker, "differs_from_nothing", lambda *_: True)
+    server, threads = Server(), []
+    accounting = server.service.admission.accounting
+    monkeypatch.setattr(accounting, "broken", lambda _cause: threads.append(threading.get_ident()))
+    run(server, REPEATED)
+    assert threads == [threading.get_ident()]
 
 
 def test_installing_twice_is_the_same_as_once() -> None:

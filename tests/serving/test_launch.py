@@ -99,6 +99,21 @@ def test_a_plugin_that_is_not_installed_is_told_before_the_server_starts(monkeyp
         plugin_names(None)
 
 
+def test_a_plugin_that_does_not_load_is_told_with_its_cause_and_code_two(tmp_path: Path) -> None:
+    package = tmp_path / "broken-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (package / "entry_points.txt").write_text("[vllm.endpoint_plugins]\nlam = no_such_module:Plugin\n")
+    code = "import sys; from lam_vllm.serving.launch import serve; serve(sys.argv[1:])"
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "model"], capture_output=True, text=True, cwd=ROOT, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])},
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert "no_such_module:Plugin" in ended.stderr and "No module named" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("has_vllm", "arguments", "command"),
     [

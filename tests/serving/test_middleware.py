@@ -45,6 +45,18 @@ NO_TOKEN = {
     "messages ping": event(type="ping"),
     "messages empty block": event(type="content_block_start", content_block={"type": "text", "text": ""}),
     "messages stop": event(type="message_delta", delta={"stop_reason": "end_turn"}),
+    "type null": event(type=None),
+    "type no string": event(type=3),
+    "no type": event(delta="x"),
+    "choices null": event(choices=None),
+    "choices no list": event(choices=7),
+    "choice null": event(choices=[None]),
+    "delta no object": event(choices=[{"delta": "x"}]),
+    "messages delta missing": event(type="content_block_delta"),
+    "messages delta no object": event(type="content_block_delta", delta="x"),
+    "messages block null": event(type="content_block_start", content_block=None),
+    "responses item missing": event(type="response.output_item.added"),
+    "responses delta missing": event(type="response.output_text.delta"),
 }
 TOKEN = {
     "chat text": chat(content="a"),
@@ -179,6 +191,34 @@ def test_a_request_that_the_hook_never_saw_is_answered_as_without_the_plugin() -
     assert response.json() == {"box": True}
     assert "x-lam-report" not in response.headers
     assert server.tokens_timed() is None
+
+
+def test_an_event_that_cannot_be_read_reaches_the_client_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    too_deep = b"data: " + 100_000 * b"[" + b"\n\n"
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        box = current_box.get()
+        assert box is not None
+        box.outcome = "changed"
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        for body in (too_deep, too_deep, TOKEN["chat text"]):
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+    registry, sent = CollectorRegistry(), []
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body"))
+
+    async def receive() -> Any:
+        raise AssertionError("nothing is read")
+
+    middleware = LamMiddleware(app, metrics=Metrics(registry), authorized=lambda _scope: True)
+    for _ in range(2):
+        asyncio.run(middleware({"type": "http", "path": "/v1/chat/completions", "headers": []}, receive, send))
+    assert sent == 2 * [None, too_deep, too_deep, TOKEN["chat text"]]
+    labels = {"api": "chat", "outcome": "changed"}
+    assert registry.get_sample_value("lam:time_to_first_token_seconds_count", labels) is None
+    assert len(caplog.records) == 1
 
 
 def test_a_missing_key_is_known_in_the_box() -> None:

@@ -113,7 +113,14 @@ def test_a_bad_option_is_an_error_under_the_name_its_user_wrote(
 
 
 @pytest.mark.parametrize(
-    ("carriers", "name"), [({"header": "{"}, "x-lam"), ({"header": "[1]"}, "x-lam"), ({"field": 3.5}, "lam")]
+    ("carriers", "name"),
+    [
+        ({"header": "{"}, "x-lam"),
+        ({"header": "[1]"}, "x-lam"),
+        ({"header": 100_000 * "["}, "x-lam"),
+        ({"field": 3.5}, "lam"),
+    ],
+    ids=["no JSON", "no object", "nested too deeply", "a number"],
 )
 def test_a_carrier_that_cannot_be_read_is_an_error(carriers: dict[str, Any], name: str) -> None:
     with pytest.raises(OptionError) as caught:

@@ -33,6 +33,24 @@ def test_work_past_the_first_waits_in_order_and_the_loop_stays_free() -> None:
     assert registry.get_sample_value("lam:queue_depth") == 0
 
 
+def test_each_lane_goes_on_while_the_other_is_busy() -> None:
+    pool = Pool(Metrics(CollectorRegistry()).queue_depth)
+    release = threading.Event()
+
+    async def run() -> None:
+        for busy, free in (("encoder", "exact"), ("exact", "encoder")):
+            release.clear()
+            blocked = asyncio.create_task(pool.submit(lambda: release.wait(10), busy))  # type: ignore[arg-type]
+            await asyncio.sleep(0)
+            assert await pool.submit(lambda: "done", free) == "done"  # type: ignore[arg-type]
+            assert not blocked.done()
+            release.set()
+            assert await blocked
+
+    asyncio.run(run())
+    pool.close()
+
+
 def test_work_runs_in_another_thread_and_its_error_reaches_the_caller() -> None:
     pool = Pool(Metrics(CollectorRegistry()).queue_depth)
 

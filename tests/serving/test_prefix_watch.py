@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lam_vllm.serving.prefix_watch import PrefixWatch
+from lam_vllm.serving.prefix_watch import PrefixWatch, is_sampled
 from lam_vllm.types import Message
 
 
@@ -68,3 +68,8 @@ def test_the_watch_is_bounded_and_forgets_the_least_recent_prefix() -> None:
     watch.note("", said("p", "q", "r", "s"), said("p", "q", "r", "s"), "config")
     assert len(watch) == 4
     assert watch.note("", said("a", "b"), said("a", "b"), "config") is None
+
+
+def test_one_prefix_in_64_is_sampled_and_the_empty_one_is_not() -> None:
+    assert [number for number in range(200) if is_sampled(f"{number:032x}")] == [0, 64, 128, 192]
+    assert not is_sampled("")

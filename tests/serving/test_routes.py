@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
+import pytest
 from fastapi import FastAPI
 
+from lam_vllm.compactor import Compactor
+from lam_vllm.config import CompactorConfig
 from lam_vllm.messages import LOOK_UP_TOOL
 from lam_vllm.serving.routes import make_router
 from tests.serving.fakes import TEXT, Server, agent_messages
@@ -123,3 +127,33 @@ def test_the_switch_stops_and_restarts_compaction() -> None:
         assert await server.ask(REPEATED) is not REPEATED
 
     with_client(server, use)
+
+
+def test_a_dry_run_names_the_config_that_applied() -> None:
+    async def use(client: httpx.AsyncClient) -> None:
+        result = (await client.post("/compact", json={"messages": REPEATED, "lam": True})).json()
+        assert result["config"]["profile"] == result["report"]["profile"] == "exact"
+
+    with_client(Server(mode="off", config=CompactorConfig()), use)
+
+
+def test_a_dry_run_that_fails_says_what_kind_of_failure_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Compactor, "compact", lambda *_args, **_options: 1 / 0)
+
+    async def use(client: httpx.AsyncClient) -> None:
+        answer = await client.post("/compact", json={"messages": REPEATED})
+        assert answer.status_code == 500
+        assert answer.json()["detail"] == "the compaction failed: ZeroDivisionError; see the server's log"
+
+    with_client(Server(), use)
+
+
+def test_text_with_a_lone_surrogate_comes_back_as_it_was() -> None:
+    messages = agent_messages("\ud800 " + TEXT)
+
+    async def use(client: httpx.AsyncClient) -> None:
+        body = json.dumps({"messages": messages})
+        answer = await client.post("/compact", content=body, headers={"content-type": "application/json"})
+        assert answer.json()["messages"] == messages
+
+    with_client(Server(), use)

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tokenizers import Tokenizer
+
+from lam_vllm.serving.tokens import token_counter
+
+FILE = str(Path(__file__).parents[2] / ".models/smollm2/tokenizer.json")
+
+
+@pytest.mark.parametrize("text", ["", "def f(x):\n    return x\n", "漢字 🏳️‍🌈 é", "w " * 5_000])
+def test_a_count_is_that_of_the_tokenizer_itself(text: str) -> None:
+    tokenizer = Tokenizer.from_file(FILE)
+    count = token_counter(SimpleNamespace(_tokenizer=tokenizer))
+    assert count(text) == len(tokenizer.encode(text, add_special_tokens=False))
+
+
+def test_what_the_server_sets_on_its_tokenizer_does_not_change_a_count() -> None:
+    tokenizer = Tokenizer.from_file(FILE)
+    tokenizer.enable_truncation(10)
+    tokenizer.enable_padding(length=50)
+    count = token_counter(SimpleNamespace(_tokenizer=tokenizer))
+    tokenizer.enable_truncation(1)
+    assert count("one two three " * 10) > 20
+    assert count("one") < 5
+
+
+def test_a_lone_surrogate_counts_as_the_mark_that_stands_for_it() -> None:
+    count = token_counter(SimpleNamespace(_tokenizer=Tokenizer.from_file(FILE)))
+    assert count("a \ud800 b") == count("a ? b")
