@@ -73,7 +73,8 @@ class RunPlanner:
                 break
             if place < waiting:  # taken by the cut before
                 continue
-            self._keep_new(waiting, place)
+            if place > waiting:
+                index.keep_new(ids[waiting:place], numbers[waiting:place])
             cut = None if self._budget <= 0 or self._hopeless(place, stop) else self._cut(place, stop)
             if cut is None:
                 index.keep(ids[place], numbers[place])
@@ -82,17 +83,14 @@ class RunPlanner:
                 self.put(cut)
                 cuts.append(cut)
                 waiting = cut.stop
-        self._keep_new(waiting, stop)
+        if stop > waiting:
+            index.keep_new(ids[waiting:stop], numbers[waiting:stop])
         return cuts
 
     def keep(self, start: int, stop: int) -> None:
         """Append pieces `start:stop` to the memory as printed."""
         for place in range(start, stop):
             self.memory.lines.keep(self._ids[place], self._numbers[place])
-
-    def _keep_new(self, start: int, stop: int) -> None:
-        if stop > start:
-            self.memory.lines.keep_new(self._ids[start:stop], self._numbers[start:stop])
 
     def put(self, cut: Cut) -> None:
         """Append a cut's stub, and what it keeps, to the memory as printed."""
@@ -133,15 +131,21 @@ class RunPlanner:
         return cut._replace(removed_tokens=removed)
 
     def _hopeless(self, place: int, stop: int) -> bool:
-        """Cheap sieve: no run from here can have `min_tokens` bytes, since no text shows these lines in this order.
+        """Sieve: no run from here can have `min_tokens`, since no text shows enough of these lines in this order.
 
-        A text has no more tokens than bytes. What repeats the last lines printed here may be shown by no text yet.
+        A text has no more tokens than bytes, so most lines need no counting. What repeats the last lines printed here
+        may be shown by no text yet.
         """
         pieces, ids, follows = self.pieces, self._ids, self.memory.lines.follows
-        first, size = place, len(pieces[place])
-        while size < self._min_tokens:
-            if not pieces[place].isascii():
-                return False
+        first = counted = place
+        size = tokens = 0
+        for _ in range(self._min_tokens):
+            size += len(pieces[place]) if pieces[place].isascii() else self._min_tokens
+            if size >= self._min_tokens:
+                tokens += sum(map(self._prices.piece, pieces[counted : place + 1]))
+                counted = place + 1
+                if tokens >= self._min_tokens:
+                    return False
             if place + 1 >= stop or not follows(ids[place], ids[place + 1]):
                 several = place > first or (place + 1 < stop and ids[place] == ids[place + 1])
                 if several and ids[first] in self.memory.lines.ids[-LONGEST_PERIOD:]:
@@ -149,7 +153,6 @@ class RunPlanner:
                 self.refused.add("below_min_tokens")
                 return True
             place += 1
-            size += len(pieces[place])
         return False
 
     def _too_small(self, pieces: list[str]) -> bool:
