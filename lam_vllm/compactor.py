@@ -130,7 +130,7 @@ class Compactor:
         for observation in observations:
             place = Surroundings(total.printed, len(observations) == 1, reach)
             admission = admit_text(observation, memory, self.config, prices, self._timed_encoder, place)
-            total = total.plus(admission) if total.printed else admission
+            total = admission if total is _NOTHING else total.plus(admission)
             if admission.text != observation.text:
                 texts[observation.part] = admission.text
         reasons = (opaque,) if opaque else tuple(sorted(total.reasons))

@@ -99,7 +99,8 @@ class GuardedPlanner:
             self._memory.rollback(size)
             planner = self._new_planner()
             cuts = _weave(planner, chosen)
-            if self._cost(planner.pieces, cuts) >= self._cost(planner.pieces, exact):
+            pieces = planner.pieces
+            if self._left(pieces, cuts, 0, len(pieces)) >= self._left(pieces, exact, 0, len(pieces)):
                 self._memory.rollback(size)
                 planner, chosen = self._new_planner(), []
                 cuts = planner.plan(0, len(planner.pieces))
@@ -202,21 +203,16 @@ class GuardedPlanner:
             zip(self._memory.lines.ids[place.start : stop], self._memory.lines.numbers[place.start : stop], strict=True)
         )
 
-    def _left(self, pieces: list[str], exact: list[Cut], start: int, stop: int) -> int:
-        """Tokens that `exact` leaves of pieces `start:stop`."""
-        cuts = [cut for cut in exact if cut.start < stop and cut.stop > start]
-        gone = {place for cut in cuts for place in range(cut.start, cut.stop)}
+    def _left(self, pieces: list[str], cuts: list[Cut], start: int, stop: int) -> int:
+        """Tokens that these cuts leave of pieces `start:stop`, their stubs included."""
+        cuts = [cut for cut in cuts if cut.start < stop and cut.stop > start]
+        gone = {place for cut in cuts for place in range(cut.start, cut.stop) if place not in cut.kept}
         kept = self._prices.run([pieces[place] for place in range(start, stop) if place not in gone])
         return kept + sum(self._stub(cut) for cut in cuts)
 
     def _stub(self, cut: Cut) -> int:
         """Price of a stub without the note, which the conversation pays once and not for this window."""
         return self._prices.stub(format_stub(cut.stub._replace(note=False)))
-
-    def _cost(self, pieces: list[str], cuts: list[Cut]) -> int:
-        gone = {place for cut in cuts for place in range(cut.start, cut.stop) if place not in cut.kept}
-        kept = self._prices.run([piece for place, piece in enumerate(pieces) if place not in gone])
-        return kept + sum(self._stub(cut) for cut in cuts)
 
     def _retain(self, lookups: list[_Lookup], cuts: list[Cut], dropped: list[Cut]) -> None:
         """Keep the windows that were not dropped; those that now stand whole in the prompt can be referred to."""

@@ -59,16 +59,14 @@ class RunPlanner:
         arrived = memory.lines.arrived
         self._ids = memory.lines.intern(keys)
         # Places of keys that are not new: no other piece can repeat anything.
-        self._repeats = [place for place, line in enumerate(self._ids, arrived) if line != place]
-        self._arrived = arrived
+        self._repeats = [place for place, line in enumerate(self._ids) if line != arrived + place]
 
     def plan(self, start: int, stop: int) -> list[Cut]:
         """Cuts in pieces `start:stop`; kept pieces and a hole per cut are in the memory afterwards."""
         cuts: list[Cut] = []
         ids, numbers, index = self._ids, self._numbers, self.memory.lines
         waiting = start  # first kept piece that is not in the memory yet; those up to the next repeat are all new
-        for arrival in self._repeats[bisect_left(self._repeats, self._arrived + start) :]:
-            place = arrival - self._arrived
+        for place in self._repeats[bisect_left(self._repeats, start) :]:
             if place >= stop:
                 break
             if place < waiting:  # taken by the cut before

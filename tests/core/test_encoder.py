@@ -200,4 +200,4 @@ def test_importing_the_near_duplicate_modules_imports_no_torch() -> None:
     modules = ("encoders", "encoders.sentence_transformer", "windows", "search", "near_duplicates")
     code = "import sys\n" + "".join(f"import lam_vllm.{name}\n" for name in modules)
     code += "sys.exit(any(name in sys.modules for name in ('torch', 'transformers', 'vllm')))"
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=False).returncode == 0
