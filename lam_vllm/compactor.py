@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from time import perf_counter
-from typing import Any
+from typing import Any, get_args
 
-from lam_vllm.admit import Admission, Surroundings, admit_text
+from lam_vllm.admit import admit_text
 from lam_vllm.bound import delta_of
 from lam_vllm.config import CompactorConfig
 from lam_vllm.encoders.base import Encoder
@@ -27,8 +27,9 @@ from lam_vllm.memory import ConversationMemory, Emitted, Mark
 from lam_vllm.messages import chain_digests, is_observation, observed_texts, printed_texts, with_texts
 from lam_vllm.prefix_memo import PrefixMemo
 from lam_vllm.prices import Prices
+from lam_vllm.shorten import Admission, Surroundings
 from lam_vllm.stopwatch import Stopwatch
-from lam_vllm.types import Compaction, Message, Report, Work
+from lam_vllm.types import Compaction, Layer, Message, Report, Work
 
 MEMO_BYTES = 256_000_000
 MESSAGE_OVERHEAD_TOKENS = 8
@@ -208,7 +209,7 @@ class _Totals:
 
     @staticmethod
     def of(marks: Sequence[Mark]) -> _Totals:
-        removed = {"l0": 0, "l1": 0}
+        removed: dict[str, int] = dict.fromkeys(get_args(Layer), 0)
         reasons: Counter[str] = Counter()
         emitted = [mark.emitted for mark in marks if mark.emitted.observation]
         decisions = tuple(decision for one in emitted for decision in one.decisions)

@@ -33,6 +33,8 @@ class CompactorConfig(BaseModel):
     """Results of tools with these names are never shortened; later results may still refer to them."""
     min_tokens: int = Field(default=16, ge=0)
     """Nothing shorter than this many tokens is replaced; 0 leaves the decision to the price of the stub."""
+    directory_aliases: bool = False
+    """Listings print a directory that begins many of their lines once, and a short name for it in those lines."""
     max_reference_distance_tokens: int | None = Field(default=None, ge=1)
     """A reference never reaches further back than this; None is no limit (for models with a sliding window)."""
     max_observation_bytes: int = Field(default=8_000_000, ge=1)
@@ -74,6 +76,7 @@ _ALLOWED = {
     "observations": "tool, tool+user",
     "exclude_tools": "a list of tool names",
     "min_tokens": "an integer of at least 0",
+    "directory_aliases": "true or false",
     "max_reference_distance_tokens": "an integer of at least 1, or null",
     "max_observation_bytes": "an integer of at least 1",
     "max_windows": "an integer of at least 0",

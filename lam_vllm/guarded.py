@@ -99,7 +99,7 @@ class GuardedPlanner:
             self._memory.rollback(size)
             planner = self._new_planner()
             cuts = _weave(planner, chosen)
-            pieces = planner.pieces
+            pieces = planner.printed
             if self._left(pieces, cuts, 0, len(pieces)) >= self._left(pieces, exact, 0, len(pieces)):
                 self._memory.rollback(size)
                 planner, chosen = self._new_planner(), []
@@ -117,7 +117,7 @@ class GuardedPlanner:
 
     def _look_up(self, planner: RunPlanner, exact: list[Cut], span: _Span) -> _Lookup | None:
         """The window's embedding and match; None where `exact` leaves too little of it to be worth encoding."""
-        left = self._left(planner.pieces, exact, span.start, span.stop)
+        left = self._left(planner.printed, exact, span.start, span.stop)
         if left <= LEAST_STUB_TOKENS + MARGIN_TOKENS:
             return None
         if self._memory.embedded >= self._max_windows:
@@ -153,7 +153,7 @@ class GuardedPlanner:
         cut = Cut(
             start, stop, stub, text, place.result, (place.first, last), "line", "l1", shift, distance, kept, removed
         )
-        return cut if self._pays(planner.pieces, exact, cut) else None
+        return cut if self._pays(planner.printed, exact, cut) else None
 
     def _pays(self, pieces: list[str], exact: list[Cut], cut: Cut) -> bool:
         """Whether the cut takes out `min_tokens`, and saves the margin over the text as it is and as `exact` has it."""

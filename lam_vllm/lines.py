@@ -14,12 +14,12 @@ Unit: TypeAlias = Literal["line", "part"]
 Key: TypeAlias = str | tuple[int, str, str] | tuple[str]
 """A line as it is; a numbered one: (width of a padded number or 0, separator, rest); a part of a line: (part,)."""
 
-LONG_LINE_CHARACTERS = 2_000
-"""Longer lines are read word by word, so they alone may be cut; a shorter one stays readable as a line."""
+LONG_LINE_CHARACTERS = 500
+"""Longer lines (JSON, minified code) may be cut in parts; lines that people write and read are shorter."""
 NUMBER_STARTS = frozenset(" 123456789")
 """Only a piece that begins with one of these can carry a line number."""
 _NUMBERED = re.compile(r"( *)([1-9][0-9]{0,8})([\t|→]|[:\-](?![0-9][0-9](?![0-9])))")
-_PART_END = re.compile(r", |; |> |\\n")
+_PART_END = re.compile(r", |; |> |\\n|[{\[}\]]")
 
 
 def number_key(line: str) -> tuple[Key, int]:
@@ -51,7 +51,7 @@ def cut_text(text: str) -> tuple[list[str], Unit]:
     Lines are split on newline alone. Long ones are cut where they hold at least half of the text (JSON, minified code).
     """
     lines = [line + "\n" for line in text.split("\n")]
-    if len(text) <= LONG_LINE_CHARACTERS:
+    if not is_long(max(lines, key=len)):
         return lines, "line"
     long = sum(size for size in map(len, lines) if size > LONG_LINE_CHARACTERS + 1)
     if 2 * long < len(text):
@@ -77,7 +77,7 @@ def is_long(line: str) -> bool:
 
 
 def cut_parts(line: str) -> list[str]:
-    """The line cut after `, `, `; `, `> ` and an escaped newline: each cut depends on two characters alone."""
+    """The line cut after `, `, `; `, `> `, brackets and an escaped newline: a cut depends on two characters alone."""
     # One match at a time: a single split of a megabyte would keep every other thread waiting.
     last = len(line) - line.endswith("\n")  # a line end is no part of its own
     ends = [found.end() for found in _PART_END.finditer(line) if found.end() < last]

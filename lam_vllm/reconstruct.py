@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lam_vllm.aliases import Aliases, split_definitions, written_out
 from lam_vllm.errors import LamError
 from lam_vllm.lines import Unit, cut_parts, cut_text, is_long, join_pieces, renumbered
 from lam_vllm.messages import is_observation, observed_texts, with_texts
@@ -101,11 +102,12 @@ class _Expansion:
         self._next = (0, 0)  # result and line where the last reference would go on; result 0: nowhere
         self._named = 0
         self._shift = 0
+        self._aliases: Aliases = ()
         self._inside = False  # whether what was read so far ends inside a line
 
     def expand(self, text: str) -> list[str]:
         """The text's original pieces."""
-        lines = text.split("\n")
+        lines = self._without_definitions(text.split("\n"))
         stubs = [(place, stub) for place, line in enumerate(lines) if (stub := parse_stub(line)) is not None]
         unit: Unit = "part" if any(stub.excerpt is not None for _, stub in stubs) else "line"
         pieces: list[str] = []
@@ -122,9 +124,16 @@ class _Expansion:
             pieces += self._keep("\n".join(lines[start:]), unit, final=True)
         return pieces
 
+    def _without_definitions(self, lines: list[str]) -> list[str]:
+        """The lines behind those that define short names; each of the latter takes a printed line."""
+        prefixes, rest = split_definitions(lines)
+        self._aliases = prefixes
+        self._own.extend(_Slot([], True) for _ in prefixes)
+        return rest
+
     def _keep(self, text: str, unit: Unit, *, final: bool) -> list[str]:
         if unit == "line":
-            pieces = [line + "\n" for line in text.split("\n")]
+            pieces = [written_out(line, self._aliases) + "\n" for line in text.split("\n")]
         else:
             pieces = self._parts(text + "\n" if final else text)
         self._own.extend(_Slot([piece], False) for piece in pieces)

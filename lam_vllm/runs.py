@@ -41,10 +41,12 @@ class RunPlanner:
         prices: Prices,
         min_tokens: int,
         reach: int = 0,
+        printed: list[str] | None = None,
     ) -> None:
         self.memory = memory
         self.section = section
         self.pieces = pieces
+        self.printed = pieces if printed is None else printed  # what each piece costs, if it stays, is told by these
         self.unit = section.unit
         self.refused: set[Reason] = set()
         self._prices = prices
@@ -115,7 +117,7 @@ class RunPlanner:
             found = self._repetition(place, stop, found.length if found else 0) or found
         if found is None:
             return None
-        pieces = self.pieces[place : place + found.length]
+        pieces = self.printed[place : place + found.length]
         if len(pieces) < self._min_tokens and self._too_small(pieces):
             self.refused.add("below_min_tokens")
             return None
@@ -126,6 +128,8 @@ class RunPlanner:
             self.refused.add("not_shorter")
             return None
         self._follow(cut, found)
+        if self.printed is not self.pieces:
+            removed = self._prices.run(self.pieces[place : place + found.length])
         return cut._replace(removed_tokens=removed)
 
     def _hopeless(self, place: int, stop: int) -> bool:
@@ -134,7 +138,7 @@ class RunPlanner:
         A text has no more tokens than bytes, so most lines need no counting. What repeats the last lines printed here
         may be shown by no text yet.
         """
-        pieces, ids, follows = self.pieces, self._ids, self.memory.lines.follows
+        pieces, ids, follows = self.printed, self._ids, self.memory.lines.follows
         first = counted = place
         size = tokens = 0
         for _ in range(self._min_tokens):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-Kind = Literal["result", "range", "same_result", "next", "above", "repeat", "like", "window"]
+Kind = Literal["result", "range", "same_result", "next", "above", "repeat", "like", "window", "alias"]
 
 NOTE = " (the tool printed this again, unchanged; it is left out here and stands there; results count from the first)"
 """Follows the first stub of a conversation that says `repeats`; the prefix fixes which one that is."""
 EXCERPT_CHARACTERS = 12
+DIRECTORY_CHARACTERS = 200
 
 
 class Stub(NamedTuple):
@@ -25,6 +26,7 @@ class Stub(NamedTuple):
     like         lines A-B of result R, without those in `gone`, and with the `many` lines that follow the stub
     next         `many` lines from where the last reference would go on
     repeat       the last `many` lines of this text, `times` times more
+    alias        `~first/` at the start of a line below is the directory `prefix`; only at the top of a text
     """
 
     kind: Kind
@@ -38,6 +40,7 @@ class Stub(NamedTuple):
     excerpt: str | None = None
     note: bool = False
     gone: tuple[tuple[int, int], ...] = ()
+    prefix: str = ""
 
 
 def format_stub(stub: Stub) -> str:
@@ -58,7 +61,7 @@ def parse_stub(line: str) -> Stub | None:
 
 def holds_stub(text: str) -> bool:
     """Whether a text, leading backslashes aside, holds anything that reads like a stub, alone on a line or not."""
-    if "repeat" not in text and "[like " not in text:
+    if "repeat" not in text and "[like " not in text and "[~" not in text:
         return False
     return _STUB.search(text) is not None
 
@@ -105,6 +108,8 @@ def _words(stub: Stub) -> str:
             return f"like {lines} of result {stub.result}{_gone(stub.gone)}{_added(stub.many)}"
         case "window":
             return f"like window {stub.first} of result {stub.result}"
+        case "alias":
+            return f"~{stub.first}/ is {stub.prefix} below"
 
 
 def _lines(stub: Stub) -> str:
@@ -143,6 +148,7 @@ _FORMS = (
     rf"(?:(?P<period>{_N}) )?(?P<periodunit>line|part)s? above repeats? (?P<times>{_N}) times",
     f"like {_range('like')} of result (?P<like>{_N})(?:{_GONE})?(?P<added>{_ADDED})?",
     rf"like window (?P<window>{_N}) of result (?P<holder>{_N})",
+    rf"~(?P<alias>{_N})/ is (?P<prefix>[^\s\[\]]{{0,{DIRECTORY_CHARACTERS}}}/) below",
 )
 _STUB = re.compile(
     r"\[(?:" + "|".join(_FORMS) + rf")(?:, numbers (?P<shift>[+-]{_N}))?(?:, from «(?P<excerpt>[^»\n]{{0,"
@@ -174,6 +180,8 @@ def _read(found: re.Match[str]) -> Stub:
         added = (number("count") or 1) if group["added"] else 0
         first, last = number("likefirst"), number("likelast") or number("likefirst")
         return Stub("like", number("like"), first, last, added, shift=shift, note=note, gone=_ranges(group["gone"]))
+    if group["alias"]:
+        return Stub("alias", first=number("alias"), prefix=group["prefix"], note=note)
     return Stub("window", number("holder"), number("window"), number("window"), note=note)
 
 

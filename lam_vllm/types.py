@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Message: TypeAlias = Mapping[str, Any]
 Embedding: TypeAlias = NDArray[np.float32]  # (D,) or (N, D), rows of unit length
 
-Layer = Literal["l0", "l1"]
+Layer = Literal["l0", "l1", "alias"]
 Reason = Literal[
     "off",
     "no_observation",
@@ -81,7 +81,8 @@ class Decision(NamedTuple):
     `target_result` and `target_lines` (first, last; counted from 1 in the result as printed) name the text that
     stands earlier; `target_lines` is None when the whole result is meant. `unit` says what the range counts.
     `distance` is the l2 distance of the substitution (0 for byte-equal text), `shift` the constant by which leading
-    line numbers differ. Token counts are the served model's; `kept_tokens` belong to lines of the span that stay.
+    line numbers differ. Token counts are the served model's. In layer `alias` the span is empty and stands at the top
+    of the text: `stub` defines a short name there, and `removed_tokens` is what it saves in the lines that stay.
     """
 
     message: int

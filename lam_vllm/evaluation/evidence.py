@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lam_vllm.evaluation.readable import Shown, shown_by
-from lam_vllm.lines import number_key
+from lam_vllm.lines import cut_parts, is_long, number_key
 from lam_vllm.reconstruct import ReconstructionError, reconstruct
 from lam_vllm.types import Message
 
@@ -36,11 +36,13 @@ class GoldEvidence:
 class DistinctLines:
     """How many different lines the observations had, leading numbers aside, and how many can still be read.
 
+    `in_parts` of the readable ones were cut: each of their parts can be read, no longer all of them in one line.
     `long_*` count the different words of lines over `LONG_LINE_CHARACTERS`, which are not among the lines.
     """
 
     distinct: int
     readable: int
+    in_parts: int
     lost: tuple[str, ...]
     long_distinct: int
     long_readable: int
@@ -88,16 +90,17 @@ def distinct_lines(
 ) -> DistinctLines:
     """Which lines of the original observations are readable in the compacted ones.
 
-    Readable means that the line's bytes, without a leading line number, stand in a kept line of an observation, and
-    that, where no kept line has the same number, the observation prints by how much the number moved. `lost` holds
-    the first line of each kind that is not, as it was.
+    Readable means that the line's bytes, without a leading line number, stand in a kept line of an observation, short
+    names for directories written out, and that, where no kept line has the same number, the observation prints by how
+    much the number moved. A line that is long enough to be cut (`lines.cut_text`) is also readable where each of its
+    parts is. `lost` holds the first line of each kind that is not, as it was.
     """
     before = shown_by(original, observations, compacted=False)
     after = shown_by(compacted, observations, compacted=True)
     kept = {line for shown in after.values() for line in shown.lines}
     numbers = _numbers_by_body(kept)
     bodies: set[str] = set()
-    lost: dict[str, str] = {}
+    missing: dict[str, str] = {}
     for message, shown in before.items():
         shifts = after[message].shifts if message in after else frozenset[int]()
         for line in shown.lines:
@@ -107,9 +110,21 @@ def distinct_lines(
             bodies.add(body)
             moved = number > 0 and any(number - shift in numbers[body] for shift in shifts)
             if line not in kept and not moved:
-                lost.setdefault(body, line)
+                missing[line] = body
+    cut = _in_parts(missing, kept)
+    lost = {body: line for line, body in reversed(missing.items()) if line not in cut}
+    in_parts = len({missing[line] for line in cut} - lost.keys())
     long_distinct, long_readable = _long_words(before.values(), after.values())
-    return DistinctLines(len(bodies), len(bodies) - len(lost), tuple(lost.values()), long_distinct, long_readable)
+    return DistinctLines(
+        len(bodies), len(bodies) - len(lost), in_parts, tuple(lost.values())[::-1], long_distinct, long_readable
+    )
+
+
+def _in_parts(lines: Collection[str], kept: Collection[str]) -> set[str]:
+    """Those of the lines that were cut, and of which every part stands in a kept line."""
+    long = [line for line in lines if is_long(line + "\n")]
+    shown = {part for line in kept for part in cut_parts(line)} if long else set()
+    return {line for line in long if shown.issuperset(cut_parts(line))}
 
 
 def _text(messages: Sequence[Message], observations: str, *, compacted: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from lam_vllm.aliases import split_definitions, written_out
 from lam_vllm.messages import is_observation, observed_texts
 from lam_vllm.stubs import Stub, holds_stub, parse_stub, unescape
 from lam_vllm.types import Message
@@ -40,8 +41,10 @@ def _read(text: str, compacted: bool) -> Iterator[str | Stub]:
     """Every line of a text, the stubs among them parsed."""
     if compacted and text.startswith("\\") and holds_stub(text):
         text, compacted = unescape(text), False  # it passed whole: what reads like a stub in it is the tool's own
-    for line in text.split("\n"):
-        yield (parse_stub(line) or line) if compacted else line
+    lines = text.split("\n")
+    aliases, lines = split_definitions(lines) if compacted else ((), lines)
+    for line in lines:
+        yield (parse_stub(line) or written_out(line, aliases)) if compacted else line
 
 
 def _shifts(stub: Stub) -> list[int]:

@@ -183,9 +183,10 @@ def _dry_run(service: Service, options: Options, messages: list[dict[str, Any]],
     decisions = [
         RecordedDecision(
             decision=decision._asdict(),
-            record=service.worker.records.put(salt, removed_text(messages, decision)) if options.store else None,
+            record=service.worker.records.put(salt, text) if text and options.store else None,
         )
         for decision in compaction.decisions
+        for text in [removed_text(messages, decision)]
     ]
     return DryRunResult(
         messages=compaction.messages, decisions=decisions, report=_report(compaction), config=compactor.config

@@ -126,7 +126,8 @@ class Worker:
         try:
             if options.store and options.mode == "on":
                 for decision in compaction.decisions:
-                    self.records.put(salt, removed_text(given, decision))
+                    if text := removed_text(given, decision):
+                        self.records.put(salt, text)
             config = compaction.report.config_digest if options.mode == "on" else "observe"
             return self.watch.note(salt, given, emitted, config)
         except Exception as error:  # noqa: BLE001 - the books are no reason to lose a good compaction
@@ -135,7 +136,7 @@ class Worker:
 
 
 def removed_text(messages: Sequence[Message], decision: Decision) -> str:
-    """The characters of the original messages that `decision` replaced."""
+    """The characters of the original messages that `decision` replaced; none where it defined a short name."""
     content = messages[decision.message]["content"]
     text: str = content if decision.part is None else content[decision.part]["text"]
     return text[decision.start : decision.end]

@@ -40,7 +40,15 @@ GIANT = (
     '{"rows": [' + ", ".join(f'{{"id": {n}, "name": "row number {n % 7}", "state": "ready"}}' for n in range(60)) + "]}"
 )
 
-lines = st.sampled_from(LINES) | st.text(st.characters(codec="utf-8"), max_size=20)
+LISTING = tuple(
+    f"/workspace/django__django__3.1/django/contrib/{app}/locale/{language}/LC_MESSAGES/django.po"
+    for app in ("admin", "auth")
+    for language in ("af", "ar", "ast", "az")
+)
+
+lines = st.sampled_from((*LINES, *LISTING, "~1/admin/locale", "[~1/ is /workspace/ below]")) | st.text(
+    st.characters(codec="utf-8"), max_size=20
+)
 blocks = st.lists(lines, min_size=1, max_size=8).map("\n".join)
 
 

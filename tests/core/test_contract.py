@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lam_vllm import Compactor, CompactorConfig, prefix_breaks, reconstruct
-from lam_vllm.config import Profile
 from lam_vllm.evaluation.evidence import distinct_lines
 from lam_vllm.prices import MARGIN_TOKENS
 from lam_vllm.stubs import holds_stub
@@ -24,23 +23,34 @@ relaxed = settings(
 )
 
 
-@pytest.fixture(params=["exact", "guarded", "paper"], scope="module")
+def config_of(name: str) -> CompactorConfig:
+    """`exact`, `guarded`, `paper`; with ` aliases` behind it: and short names for directories."""
+    profile, _, aliases = name.partition(" ")
+    return CompactorConfig.model_validate({"profile": profile, "directory_aliases": bool(aliases)})
+
+
+CAREFUL = ("exact", "guarded", "exact aliases", "guarded aliases")
+
+
+def maker(name: str, count_tokens: Callable[[str], int]) -> Make:
+    config = config_of(name)
+    encoder = None if config.profile == "exact" else BagOfWords()
+    return lambda: Compactor(config, count_tokens, encoder)
+
+
+@pytest.fixture(params=[*CAREFUL, "paper"], scope="module")
 def make(request: pytest.FixtureRequest, count_tokens: Callable[[str], int]) -> Make:
-    profile: Profile = request.param
-    encoder = None if profile == "exact" else BagOfWords()
-    return lambda: Compactor(CompactorConfig(profile=profile), count_tokens, encoder)
+    return maker(request.param, count_tokens)
 
 
-@pytest.fixture(params=["exact", "guarded"], scope="module")
+@pytest.fixture(params=CAREFUL, scope="module")
 def careful(request: pytest.FixtureRequest, count_tokens: Callable[[str], int]) -> Make:
-    profile: Profile = request.param
-    encoder = None if profile == "exact" else BagOfWords()
-    return lambda: Compactor(CompactorConfig(profile=profile), count_tokens, encoder)
+    return maker(request.param, count_tokens)
 
 
-@pytest.fixture(scope="module")
-def exact(count_tokens: Callable[[str], int]) -> Compactor:
-    return Compactor(CompactorConfig(profile="exact"), count_tokens)
+@pytest.fixture(params=["exact", "exact aliases"], scope="module")
+def exact(request: pytest.FixtureRequest, count_tokens: Callable[[str], int]) -> Compactor:
+    return maker(request.param, count_tokens)()
 
 
 @relaxed
@@ -127,7 +137,11 @@ def test_options_keep_the_round_trip(
     count_tokens: Callable[[str], int], messages: list[Any], min_tokens: int, reach: int
 ) -> None:
     config = CompactorConfig(
-        profile="exact", min_tokens=min_tokens, max_reference_distance_tokens=reach, exclude_tools=("grep",)
+        profile="exact",
+        min_tokens=min_tokens,
+        max_reference_distance_tokens=reach,
+        exclude_tools=("grep",),
+        directory_aliases=reach % 2 == 0,
     )
     compactor = Compactor(config, count_tokens)
     assert reconstruct(compactor.compact(messages).messages) == messages
@@ -143,12 +157,10 @@ def test_every_reference_saves_more_than_the_margin(careful: Make, messages: lis
 
 @relaxed
 @given(chats(opaque=False))
-def test_no_result_becomes_longer(count_tokens: Callable[[str], int], messages: list[Any]) -> None:
-    for profile, encoder in (("exact", None), ("guarded", BagOfWords())):
-        compactor = Compactor(CompactorConfig(profile=profile), count_tokens, encoder)  # type: ignore[arg-type]
-        for given_, emitted in zip(messages, compactor.compact(messages).messages, strict=True):
-            if isinstance(given_["content"], str) and not holds_stub(given_["content"]):
-                assert count_tokens(emitted["content"]) <= count_tokens(given_["content"])
+def test_no_result_becomes_longer(careful: Make, count_tokens: Callable[[str], int], messages: list[Any]) -> None:
+    for given_, emitted in zip(messages, careful().compact(messages).messages, strict=True):
+        if isinstance(given_["content"], str) and not holds_stub(given_["content"]):
+            assert count_tokens(emitted["content"]) <= count_tokens(given_["content"])
 
 
 @relaxed
@@ -165,10 +177,8 @@ def test_a_salt_is_not_the_beginning_of_a_text(
 
 @relaxed
 @given(chats(opaque=False))
-def test_guarded_and_exact_lose_no_distinct_line(count_tokens: Callable[[str], int], messages: list[Any]) -> None:
-    for profile, encoder in (("exact", None), ("guarded", BagOfWords())):
-        compactor = Compactor(CompactorConfig(profile=profile), count_tokens, encoder)  # type: ignore[arg-type]
-        assert distinct_lines(messages, compactor.compact(messages).messages).lost == ()
+def test_guarded_and_exact_lose_no_distinct_line(careful: Make, messages: list[Any]) -> None:
+    assert distinct_lines(messages, careful().compact(messages).messages).lost == ()
 
 
 @relaxed

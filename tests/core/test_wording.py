@@ -63,7 +63,7 @@ def test_parts_of_a_long_line_are_quoted(count_tokens: Callable[[str], int]) -> 
     text = emitted(count_tokens, first, second)[1]
     assert text.split("\n")[:3] == [
         '{"user": "another_person_4711", "age": 44, ',
-        '[parts 3-6 of result 1 repeat, from «"address1": »]',
+        '[parts 6-9 of result 1 repeat, from «"address1": »]',
         '"zip": "10001", "membership": "gold"}{"user": "another_person_4711", "age": 44, ',
     ]
 

@@ -133,6 +133,31 @@ def test_a_long_line_is_judged_by_its_words_in_order() -> None:
     assert turned.long_readable == 200
 
 
+def test_a_line_that_was_cut_is_readable_where_each_of_its_parts_is() -> None:
+    parts = [f'"field {number}": {number}, ' for number in range(40)]
+    line = "".join(parts)
+    assert len(line) > 500
+    shown = chat(line, "".join(parts[:3]) + '\n[parts 4-39 of result 1 repeat, from «"field 3": 3»]\n' + parts[39])
+    found = distinct_lines(chat(line, line), shown)
+    assert (found.distinct, found.readable, found.in_parts) == (1, 1, 0)  # it also stands whole
+    halves = chat("".join(parts[:20]), "".join(parts[20:]))
+    cut = distinct_lines(chat(line, ""), halves)
+    assert (cut.distinct, cut.readable, cut.in_parts, cut.lost) == (2, 1, 1, ("",))
+    one_gone = distinct_lines(chat(line), chat("".join(parts[:19]) + "".join(parts[20:])))
+    assert (one_gone.readable, one_gone.lost) == (0, (line,))
+
+
+def test_a_short_line_is_not_readable_in_parts() -> None:
+    assert distinct_lines(chat("a, b"), chat("a, \nb")).lost == ("a, b",)
+
+
+def test_a_short_name_is_written_out_where_its_text_defines_it() -> None:
+    run = chat("/w/src/a.py\n/w/src/b.py", "~1/c.py")
+    found = distinct_lines(run, chat("[~1/ is /w/src/ below]\n~1/a.py\n~1/b.py", "~1/c.py"))
+    assert (found.distinct, found.lost) == (3, ())
+    assert distinct_lines(run, chat("~1/a.py\n~1/b.py", "~1/c.py")).readable == 1
+
+
 def test_an_escaped_line_end_separates_words() -> None:
     line = "a\\nb " * 500
     found = distinct_lines(chat(line), chat(line.replace("\\n", " ")))
