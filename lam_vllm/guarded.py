@@ -1,8 +1,8 @@
 """Near-duplicate windows of whole lines, of which no distinct line is lost (profile `guarded`).
 
-`exact` plans first. A window that is near an earlier one, which stands whole in the prompt, then becomes one stub,
-which names the lines of the earlier one that are gone, and the lines that are new, wherever that is shorter than what
-`exact` leaves of it.
+`exact` plans first. A window then becomes one stub, which names the lines of an earlier stretch that are gone, and the
+lines that are new, wherever that is shorter than what `exact` leaves of it. The earlier stretch is the one that shares
+most lines with the window or, where that does not pay, an earlier window that the encoder finds near.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from lam_vllm.memory import ConversationMemory, Place, Section
 from lam_vllm.near_duplicates import Found, find_match
 from lam_vllm.prices import MARGIN_TOKENS, Prices
 from lam_vllm.runs import RunPlanner
+from lam_vllm.shared_lines import find_stretch
 from lam_vllm.stubs import Stub, format_stub
-from lam_vllm.types import Reason
+from lam_vllm.types import Layer, Reason
 from lam_vllm.windows import line_windows
 
 LEAST_STUB_TOKENS = 14
@@ -56,8 +57,10 @@ class _Span:
 
 @dataclass(slots=True)
 class _Lookup:
+    """A window; what the encoder found, where it was asked; and the cut that is better than what `exact` leaves."""
+
     span: _Span
-    found: Found
+    found: Found | None = None
     cut: Cut | None = None
 
 
@@ -106,20 +109,33 @@ class GuardedPlanner:
                 cuts = planner.plan(0, len(planner.pieces))
         self._retain(found, cuts, chosen)
         self._reasons |= planner.refused
+        asked = [lookup.found for lookup in found if lookup.found is not None]
         return GuardedPlan(
             cuts,
-            tuple(cut.distance for cut in chosen),
-            sum(lookup.found.boundary_pairs for lookup in found),
-            len(found),
-            sum(lookup.found.encoder_calls for lookup in found),
+            tuple(cut.distance for cut in chosen if cut.layer == "l1"),
+            sum(found.boundary_pairs for found in asked),
+            len(asked),
+            sum(found.encoder_calls for found in asked),
             frozenset(self._reasons),
         )
 
     def _look_up(self, planner: RunPlanner, exact: list[Cut], span: _Span) -> _Lookup | None:
-        """The window's embedding and match; None where `exact` leaves too little of it to be worth encoding."""
+        """What becomes of a window; None where `exact` leaves too little of it to be worth a look."""
         left = self._left(planner.printed, exact, span.start, span.stop)
         if left <= LEAST_STUB_TOKENS + MARGIN_TOKENS:
             return None
+        start, stop = _inside(exact, span)
+        if start < stop <= start + MOST_LINES:
+            keys = [planner.key(place)[0] for place in range(start, stop)]
+            tokens = [self._prices.piece(piece) for piece in planner.printed[start:stop]]
+            place = find_stretch(self._memory, self._section.start, keys, tokens)
+            cut = self._alternative(planner, exact, span, place, "l0") if place else None
+            if cut is not None:
+                return _Lookup(span, cut=cut)
+        return self._ask_encoder(planner, exact, span)
+
+    def _ask_encoder(self, planner: RunPlanner, exact: list[Cut], span: _Span) -> _Lookup | None:
+        """The window's embedding and match."""
         if self._memory.embedded >= self._max_windows:
             self._reasons.add("cap_windows")
             return None
@@ -129,16 +145,16 @@ class GuardedPlanner:
         if found.match is not None:
             place = self._memory.places[found.match.representative]
             assert place is not None, "only windows that stand whole in the prompt are eligible"
-            if place.start < self._reach:
-                self._reasons.add("too_far")
-            else:
-                lookup.cut = self._alternative(planner, exact, span, place, found.match.distance)
+            lookup.cut = self._alternative(planner, exact, span, place, "l1", found.match.distance)
         return lookup
 
     def _alternative(
-        self, planner: RunPlanner, exact: list[Cut], span: _Span, place: Place, distance: float
+        self, planner: RunPlanner, exact: list[Cut], span: _Span, place: Place, layer: Layer, distance: float = 0.0
     ) -> Cut | None:
         """One stub and the lines in which the window differs, where that costs less than what `exact` leaves."""
+        if place.start < self._reach:
+            self._reasons.add("too_far")
+            return None
         start, stop = _inside(exact, span)
         if stop <= start or max(stop - start, place.lines) > MOST_LINES:
             return None
@@ -151,7 +167,7 @@ class GuardedPlanner:
         text = format_stub(stub)
         removed = self._prices.run(planner.pieces[start:stop]) - self._prices.run([planner.pieces[i] for i in kept])
         cut = Cut(
-            start, stop, stub, text, place.result, (place.first, last), "line", "l1", shift, distance, kept, removed
+            start, stop, stub, text, place.result, (place.first, last), "line", layer, shift, distance, kept, removed
         )
         return cut if self._pays(planner.printed, exact, cut) else None
 
@@ -217,7 +233,7 @@ class GuardedPlanner:
     def _retain(self, lookups: list[_Lookup], cuts: list[Cut], dropped: list[Cut]) -> None:
         """Keep the windows that were not dropped; those that now stand whole in the prompt can be referred to."""
         for lookup in lookups:
-            if lookup.cut is not None and lookup.cut in dropped:
+            if lookup.found is None or lookup.cut in dropped:
                 continue
             span = lookup.span
             touched = any(cut.start < span.stop and cut.stop > span.start for cut in cuts)

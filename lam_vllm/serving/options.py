@@ -21,6 +21,7 @@ CONFIG_FIELDS = (
     "observations",
     "exclude_tools",
     "min_tokens",
+    "directory_aliases",
     "max_reference_distance_tokens",
 )
 FIELDS = ("enabled", *CONFIG_FIELDS, "store")
@@ -198,6 +199,8 @@ def _store(given: Mapping[str, _Given], default: bool) -> bool:
 
 def _config(base: CompactorConfig, given: Mapping[str, _Given]) -> CompactorConfig:
     values = {field: given[field].value for field in CONFIG_FIELDS if field in given}
+    if isinstance(values.get("directory_aliases"), int) and values["directory_aliases"] in (0, 1):
+        values["directory_aliases"] = bool(values["directory_aliases"])  # the only booleans of vllm_xargs
     if not values:
         return base
     try:

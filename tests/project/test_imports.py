@@ -36,6 +36,7 @@ ORDER = [
     "memory",
     "prefix_memo",
     "runs",
+    "shared_lines",
     "guarded",
     "paper",
     "shorten",

@@ -27,6 +27,15 @@ WRITTEN = {"header": "x-lam.{}", "field": "lam.{}", "xargs": "vllm_xargs.lam_{}"
 every_carrier = pytest.mark.parametrize("carrier", WRITTEN)
 
 
+def test_aliases_are_asked_for_in_every_carrier() -> None:
+    asked = CompactorConfig(profile="exact", directory_aliases=True)
+    for given in ({"field": {"directory_aliases": True}}, {"xargs": {"lam_directory_aliases": 1}}):
+        assert request_options(ON, **given).config == asked
+    assert request_options(ON, header='{"directory_aliases": true}').config == asked
+    with pytest.raises(OptionError, match=r"lam\.directory_aliases.*2.*true or false"):
+        request_options(ON, field={"directory_aliases": 2})
+
+
 def test_a_request_that_says_nothing_gets_the_servers_default_itself() -> None:
     assert request_options(ON) is ON
 
