@@ -2,40 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from lam_vllm.errors import InputFileError
-from lam_vllm.evaluation.documents import read_documents
-from lam_vllm.types import Message
+from lam_vllm.evaluation.documents import read_documents, refuse
+from lam_vllm.evaluation.readers.chat import read_chat
+from lam_vllm.evaluation.readers.claude_code import read_session
+from lam_vllm.evaluation.readers.claude_entries import is_session_entry
+from lam_vllm.evaluation.readers.hub import is_dataset, read_dataset
+from lam_vllm.evaluation.readers.responses import read_responses
+from lam_vllm.evaluation.readers.run import Run, make_run
+from lam_vllm.evaluation.readers.swe_agent import read_mini_swe_agent, read_swe_agent, read_swe_smith
+from lam_vllm.evaluation.readers.terminal import read_terminal
 
-CHAT_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
+__all__ = ["Run", "find_run", "read_all", "read_runs"]
 
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One recorded conversation of an agent; tool output has role `tool`."""
-
-    id: str
-    source: str
-    messages: tuple[Message, ...]
-    gold_patch: str | None = None
-    resolved: bool | None = None
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "swe-agent": read_swe_agent,
+    "mini-swe-agent": read_mini_swe_agent,
+    "swe-smith": read_swe_smith,
+    "responses": read_responses,
+    "terminal": read_terminal,
+    "messages": read_chat,
+}
+"""By the source that runs of this form have where they name none; the first that finds messages is right."""
 
 
 def read_runs(path: str | Path) -> Iterator[Run]:
-    """The runs of a file, in order, read as they are asked for.
+    """The runs of a file or data set, in order, read as they are asked for.
 
-    A file holds one of these, or one a line, plain or xz: an object with `messages`; a list of OpenAI messages; a
-    SWE-agent trajectory (`history`, or `trajectory` alone); a mini-swe-agent trajectory.
+    A file holds one of these, or one a line, plain or xz: an object with `messages` (such as the corpus has); a list
+    of OpenAI messages; a SWE-agent trajectory (`history`, or `trajectory` alone); a mini-swe-agent trajectory; items
+    of the Responses API, as a list or under `input` and `output`; a terminal agent's trajectory (ATIF). Or it is a
+    session log of Claude Code. A data set is named as `read_dataset` says, and its rows have one of these forms.
 
     Raises:
-        InputFileError: as `read_documents`, or a value is none of these; names the line.
+        InputFileError: as `read_documents` and `read_dataset`, or a value is none of these; names the line.
+        MissingExtraError: a data set is named, and the library `datasets` is not installed.
     """
-    for line, document in read_documents(path):
-        yield _run(Path(path), line, document)
+    yield from _runs(path, refuse)
+
+
+def read_all(names: Iterable[str | Path], on_skip: Callable[[InputFileError], None]) -> Iterator[Run]:
+    """The runs of several files or data sets; what cannot be read goes to `on_skip`, once each, and the rest comes.
+
+    Of a Claude Code log only the lines that cannot be read are left out.
+
+    Raises:
+        MissingExtraError: as `read_runs`.
+    """
+    for name in names:
+        try:
+            yield from _runs(name, on_skip)
+        except InputFileError as error:  # the whole file, or all that was left of it
+            on_skip(error)
 
 
 def find_run(path: str | Path, run_id: str | None) -> Run:
@@ -50,65 +73,31 @@ def find_run(path: str | Path, run_id: str | None) -> Run:
     raise InputFileError(path, f"no run has the id {run_id!r}")
 
 
-def _run(path: Path, line: int, document: Any) -> Run:
+def _runs(path: str | Path, on_skip: Callable[[InputFileError], None]) -> Iterator[Run]:
+    documents = read_dataset(path) if is_dataset(path) else read_documents(path, on_skip)
+    first = next(documents, None)
+    if first is None:  # what there was has been reported
+        return
+    documents = chain([first], documents)
+    if is_session_entry(first[1]):
+        yield from read_session(Path(path), documents, on_skip)
+        return
+    for line, document in documents:
+        try:
+            run = _run(path, line, document)
+        except InputFileError as error:
+            on_skip(error)
+        else:
+            yield run
+
+
+def _run(path: str | Path, line: int, document: Any) -> Run:
     fields = document if isinstance(document, dict) else {}
-    format_name, messages = _messages(document, fields)
-    if not isinstance(messages, list) or not messages or not all(_is_message(message) for message in messages):
-        raise InputFileError(path, "expected a run: chat messages, each an object with a role", line)
-    gold_patch, resolved = fields.get("gold_patch"), fields.get("resolved")
-    return Run(
-        id=str(fields.get("id") or fields.get("instance_id") or f"{path.name}:{line}"),
-        source=str(fields.get("source") or format_name),
-        messages=tuple(messages),
-        gold_patch=gold_patch if isinstance(gold_patch, str) else None,
-        resolved=resolved if isinstance(resolved, bool) else None,
-    )
-
-
-def _messages(document: Any, fields: dict[str, Any]) -> tuple[str, Any]:
-    """The name of the document's format and its messages; whether they are messages is not yet known."""
-    if isinstance(document, list):
-        return "messages", document
-    if fields.get("history") or "trajectory" in fields:
-        return "swe-agent", _results_marked(fields.get("history")) or _steps(fields["trajectory"])
-    if str(fields.get("trajectory_format", "")).startswith("mini-swe-agent") or "mini_version" in _info(fields):
-        return "mini-swe-agent", _results_marked(fields.get("messages"))
-    return "messages", fields.get("messages")
-
-
-def _results_marked(messages: Any) -> Any:
-    """The messages with role `tool` where the agent sent tool output as the user, and without its own bookkeeping."""
-    if not isinstance(messages, list) or not all(_is_message(message) for message in messages):
-        return messages
-    kept = [message for message in messages if message["role"] in ("system", "user", "assistant", "tool")]
-    return [_marked(message, kept[place - 1] if place else None) for place, message in enumerate(kept)]
-
-
-def _marked(message: dict[str, Any], previous: dict[str, Any] | None) -> dict[str, Any]:
-    chat = {key: message[key] for key in CHAT_KEYS if message.get(key) is not None}
-    if message["role"] == "user" and previous is not None and previous["role"] == "assistant":
-        chat["role"] = "tool"
-    call_ids = message.get("tool_call_ids")
-    if isinstance(call_ids, list) and call_ids:
-        chat["tool_call_id"] = call_ids[0]
-    return chat
-
-
-def _steps(trajectory: Any) -> Any:
-    if not isinstance(trajectory, list) or not all(isinstance(step, dict) for step in trajectory):
-        return trajectory
-    return [
-        {"role": role, "content": step[key]}
-        for step in trajectory
-        for role, key in (("assistant", "response"), ("tool", "observation"))
-        if isinstance(step.get(key), str)
-    ]
-
-
-def _info(fields: dict[str, Any]) -> dict[str, Any]:
-    info = fields.get("info")
-    return info if isinstance(info, dict) else {}
-
-
-def _is_message(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("role"), str)
+    for source, read in _READERS.items():
+        try:
+            messages = read(document)
+        except ValueError as error:
+            raise InputFileError(path, f"expected a run of the form {source!r}: {error}", line) from None
+        if messages is not None:
+            return make_run(path, line, messages, fields, source)
+    return make_run(path, line, None, fields, "")

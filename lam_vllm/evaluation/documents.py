@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -16,27 +16,37 @@ XZ_MAGIC = b"\xfd7zXZ\x00"
 _UNREADABLE = (ValueError, RecursionError)  # beside text that is not JSON, numbers too long and nesting too deep
 
 
-def read_documents(path: str | Path) -> Iterator[tuple[int, Any]]:
+def refuse(error: InputFileError) -> None:
+    """Never returns: whoever reads strictly ends at the first document that cannot be read."""
+    raise error
+
+
+def read_documents(path: str | Path, on_bad: Callable[[InputFileError], None] = refuse) -> Iterator[tuple[int, Any]]:
     """The file's JSON values, each with the line it begins in (counted from 1); read as they are asked for.
 
-    A first line that is JSON by itself makes the file one of JSON lines; otherwise the whole file is one value.
+    A first line that is JSON by itself makes the file one of JSON lines; otherwise the whole file is one value. Lines
+    that are not JSON go to `on_bad`, which raises or passes over them.
 
     Raises:
-        InputFileError: the file cannot be opened, is empty, or is not UTF-8, xz or JSON; names the line.
+        InputFileError: the file cannot be opened, is empty, or is not UTF-8, xz or JSON as a whole; names the line.
     """
     with _opened(path) as file:
-        lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
+        lines: Iterator[tuple[int, bytes]] = ((number, line) for number, line in enumerate(file, 1) if line.strip())
         first = next(lines, None)
         if first is None:
             raise InputFileError(path, "the file is empty")
-        try:
-            value = json.loads(first[1])
-        except _UNREADABLE as error:
-            yield first[0], _whole(path, first, list(lines), error)
-            return
-        yield first[0], value
-        for number, line in lines:
-            yield number, _parsed(path, number, line)
+        if not _is_json(first[1]):
+            all_lines = [first, *lines]
+            try:
+                document = _whole(path, all_lines)
+            except InputFileError:
+                if not any(_is_object(line) for _, line in all_lines[1:]):
+                    raise
+                lines = iter(all_lines[1:])  # JSON lines whose first is broken
+            else:
+                yield first[0], document
+                return
+        yield from _each(path, chain([first], lines), on_bad)
 
 
 def line_count(path: str | Path) -> int:
@@ -50,46 +60,59 @@ def line_count(path: str | Path) -> int:
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[IO[str]]:
+def _opened(path: str | Path) -> Iterator[IO[bytes]]:
     try:
         with Path(path).open("rb") as raw:
             packed = raw.read(len(XZ_MAGIC)) == XZ_MAGIC
-        with lzma.open(path, "rt", encoding="utf-8") if packed else Path(path).open(encoding="utf-8") as file:
+        with lzma.open(path) if packed else Path(path).open("rb") as file:
             yield file
     except OSError as error:
         raise InputFileError(path, error.strerror or str(error)) from None
     except (lzma.LZMAError, EOFError) as error:
         raise InputFileError(path, f"not a whole xz file: {error}") from None
-    except UnicodeDecodeError as error:
-        raise InputFileError(path, f"not UTF-8: {error.reason} at byte {error.start}") from None
 
 
-def _parsed(path: str | Path, number: int, line: str) -> Any:
+def _each(
+    path: str | Path, lines: Iterable[tuple[int, bytes]], on_bad: Callable[[InputFileError], None]
+) -> Iterator[tuple[int, Any]]:
+    for number, line in lines:
+        try:
+            value = json.loads(line.decode())
+        except _UNREADABLE as error:
+            on_bad(InputFileError(path, _why(error), number))
+        else:
+            yield number, value
+
+
+def _whole(path: str | Path, lines: list[tuple[int, bytes]]) -> Any:
+    texts = []
+    for number, line in lines:
+        try:
+            texts.append(line.decode())
+        except UnicodeDecodeError as error:
+            raise InputFileError(path, _why(error), number) from None
     try:
-        return json.loads(line)
+        return json.loads("".join(texts))
     except _UNREADABLE as error:
-        raise InputFileError(path, _why(error), number) from None
-
-
-def _whole(path: str | Path, first: tuple[int, str], rest: list[tuple[int, str]], line_error: Exception) -> Any:
-    try:
-        return json.loads("".join(line for _, line in chain([first], rest)))
-    except _UNREADABLE as error:
-        if rest and _is_object(rest[0][1]):  # JSON lines whose first is broken
-            raise InputFileError(path, _why(line_error), first[0]) from None
-        numbers = [number for number, _ in chain([first], rest)]
-        place = numbers[min(error.lineno, len(numbers)) - 1] if isinstance(error, json.JSONDecodeError) else first[0]
-        raise InputFileError(path, _why(error), place) from None
+        place = min(error.lineno, len(lines)) - 1 if isinstance(error, json.JSONDecodeError) else 0
+        raise InputFileError(path, _why(error), lines[place][0]) from None
 
 
 def _why(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"not JSON: {error.msg} at column {error.colno}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8: {error.reason} at byte {error.start} of the line"
     return "JSON nested too deeply" if isinstance(error, RecursionError) else "JSON with a number of too many digits"
 
 
-def _is_object(line: str) -> bool:
+def _is_json(line: bytes) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
+        json.loads(line.decode())
     except _UNREADABLE:
         return False
+    return True
+
+
+def _is_object(line: bytes) -> bool:
+    return line.lstrip().startswith(b"{") and _is_json(line)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lam_vllm.errors import InputFileError
-from lam_vllm.evaluation.corpus import find_run, read_runs
+from lam_vllm.evaluation.corpus import find_run, read_all, read_runs
 
 DATA = Path(__file__).parents[1] / "data"
 FORMATS = DATA / "formats"
@@ -147,3 +147,36 @@ def test_a_run_is_found_by_its_id_or_is_the_first() -> None:
     assert find_run(path, "runs.jsonl:3").messages[0]["content"] == "show"
     with pytest.raises(InputFileError, match="no run has the id 'third'"):
         find_run(path, "third")
+
+
+def test_what_cannot_be_read_is_reported_once_and_the_rest_comes(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
+    good.write_text(LINE)
+    bad.write_text(f'oops\n{LINE}[1]\n{{"messages":\n{LINE}')
+    skipped: list[InputFileError] = []
+    runs = list(read_all([bad, tmp_path / "nowhere.jsonl", good], skipped.append))
+    assert [run.id for run in runs] == ["bad.jsonl:2", "bad.jsonl:5", "good.jsonl:1"]
+    assert [(Path(error.path).name, error.line) for error in skipped] == [
+        ("bad.jsonl", 1),
+        ("bad.jsonl", 3),
+        ("bad.jsonl", 4),
+        ("nowhere.jsonl", None),
+    ]
+
+
+def test_bytes_that_are_not_text_cost_their_line_alone(tmp_path: Path) -> None:
+    path = tmp_path / "latin.jsonl"
+    path.write_bytes(LINE.encode() + b'{"messages": "\xe9"}\n' + LINE.encode())
+    skipped: list[InputFileError] = []
+    assert [run.id for run in read_all([path], skipped.append)] == ["latin.jsonl:1", "latin.jsonl:3"]
+    assert [str(error).partition(": ")[2] for error in skipped] == [
+        "not UTF-8: invalid continuation byte at byte 14 of the line"
+    ]
+
+
+def test_half_an_xz_file_gives_what_it_holds_and_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "half.xz"
+    path.write_bytes(lzma.compress(LINE.encode()) + lzma.compress(LINE.encode() * 100)[:40])
+    skipped: list[InputFileError] = []
+    assert len(list(read_all([path], skipped.append))) == 1
+    assert "not a whole xz file" in str(skipped[0])

@@ -1,0 +1,1 @@
+"""One module for each form in which agents leave their runs."""

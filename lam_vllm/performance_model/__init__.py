@@ -1,0 +1,1 @@
+"""The paper's performance model: closed formulas over a few measured constants. Pure Python."""
