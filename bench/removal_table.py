@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from corpus_data import SOURCES
-from removal_rows import Row
+from removal_rows import RemovalRow
 
 PROFILES = ("exact", "guarded", "paper")
 COLUMNS = {
@@ -28,11 +28,11 @@ COLUMNS = {
 """Heading and format of each figure that the table shows; the line of JSON holds all of them."""
 
 
-def table(rows: list[Row]) -> list[dict[str, Any]]:
+def table(rows: list[RemovalRow]) -> list[dict[str, Any]]:
     """Figures by profile and source, and of all sources together."""
     lines = []
     for profile in PROFILES:
-        of_profile = [row for row in rows if row.profile == profile]
+        of_profile = [row for row in rows if row.method == profile]
         for source in [*SOURCES, "all"] if of_profile else []:
             chosen = [row for row in of_profile if source in (row.source, "all")]
             if chosen:
@@ -48,11 +48,11 @@ def print_table(lines: list[dict[str, Any]]) -> None:
         print(f"| {line['profile']} | {line['source']} | {figures} |")
 
 
-def summed(rows: Iterable[Row]) -> dict[str, float]:
+def summed(rows: Iterable[RemovalRow]) -> dict[str, float]:
     """Counts of these rows together, and the rates that follow from them (percent; per stub; per 1,000 tokens)."""
     rows = list(rows)
 
-    def total(count: Callable[[Row], float]) -> float:
+    def total(count: Callable[[RemovalRow], float]) -> float:
         return sum(map(count, rows))
 
     tokens, stubs = total(lambda row: row.observation_tokens), total(lambda row: row.stubs)
@@ -64,12 +64,12 @@ def summed(rows: Iterable[Row]) -> dict[str, float]:
         "stubs": stubs,
         "mean_stub_tokens": round(total(lambda row: row.stub_tokens) / max(1, stubs), 1),
         "gold_witnessed": total(lambda row: row.gold_witnessed),
-        "gold_kept": total(lambda row: row.gold_kept),
-        "gold_relaxed": total(lambda row: row.gold_relaxed),
+        "gold_kept": total(lambda row: row.gold_kept or 0),
+        "gold_relaxed": total(lambda row: row.gold_relaxed or 0),
         "distinct_lines": total(lambda row: row.distinct_lines),
-        "readable_lines": total(lambda row: row.readable_lines),
-        "long_line_words": total(lambda row: row.long_line_words),
-        "readable_words": total(lambda row: row.readable_words),
+        "readable_lines": total(lambda row: row.readable_lines or 0),
+        "long_words": total(lambda row: row.long_words),
+        "readable_words": total(lambda row: row.readable_words or 0),
         "delta_hat": round(max(row.delta_hat for row in rows), 4),
         "boundary_pairs": total(lambda row: row.boundary_pairs),
         "reconstructed": sum(row.reconstructed is True for row in rows),

@@ -9,8 +9,12 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from removal_rows import read_rows, stored_setup
+from removal_rows import RESULTS, RemovalRow
 from removal_table import print_table, table
+
+from lam_vllm.evaluation.ecr import FLOORS
+from lam_vllm.evaluation.rows import read_rows
+from lam_vllm.evaluation.tables import number, percent
 
 HERE = Path(__file__).parent
 README = HERE / "README.md"
@@ -75,8 +79,57 @@ def keys() -> str:
 
 def removal() -> str:
     with redirect_stdout(io.StringIO()) as printed:
-        print_table(table(list(read_rows(stored_setup()).values())))
+        print_table(table(read_rows(RESULTS, RemovalRow)))
     return printed.getvalue().strip()
+
+
+def setup() -> str:
+    return "\n".join(sorted({row.setup for row in read_rows(RESULTS, RemovalRow)}))
+
+
+def baselines() -> str:
+    forms: dict[str, Callable[[Any], str]] = {
+        "runs": str,
+        "removed_net": percent(2),
+        "gold_kept": percent(2),
+        "gold_kept_relaxed": percent(2),
+        "gold_witnessed": number(","),
+        "lines_kept": percent(2),
+        "distinct_lines": number(","),
+        "cpu_ms_per_1k_tokens": number(",.2f"),
+    }
+    return markdown(
+        ("source", "method", "runs", "removed, net", "gold kept", "relaxed", "of", "lines kept", "of", "ms per 1K"),
+        (
+            (line["source"], line["label"], *(_written(line[key], form) for key, form in forms.items()))
+            for line in stored("baselines")["table"]
+        ),
+    )
+
+
+def ecr() -> str:
+    figures = stored("ecr")
+    return markdown(
+        ("source", "family", *(f"{floor:.3f}, at" for floor in FLOORS)),
+        (
+            (line["source"], line["method"], *(_binding(line, f"{floor:.3f}") for floor in FLOORS))
+            for name, lines in figures.items()
+            if name.startswith("ecr_")
+            for line in lines
+        ),
+    )
+
+
+def _binding(line: dict[str, Any], floor: str) -> str:
+    at = line[f"at_{floor}"]
+    return f"{_written(line[f'ecr_{floor}'], percent(2))}{f' at {at}' if at else ''}"
+
+
+def _written(value: Any, form: Callable[[Any], str]) -> str:
+    """What could not be measured stands in the file as words that say so."""
+    if isinstance(value, str):
+        return "not measurable" if "new text" in value else "-"
+    return "-" if value is None else form(value)
 
 
 def paper() -> str:
@@ -97,11 +150,13 @@ def paper() -> str:
 
 def main() -> None:
     makers: dict[str, Callable[[], str]] = {
-        "machine": stored_setup,
+        "machine": setup,
         "speed": speed,
         "late_turn": late_turn,
         "keys": keys,
         "removal": removal,
+        "baselines": baselines,
+        "ecr": ecr,
         "paper": paper,
     }
     text = README.read_text(encoding="utf-8")

@@ -37,6 +37,7 @@ app = typer.Typer(
 Profile = Annotated[
     str | None, typer.Option(help="exact, guarded or paper; default: guarded with an encoder, else exact")
 ]
+Aliases = Annotated[bool | None, typer.Option(help="short names for directories that begin many lines of a listing")]
 ApiKey = Annotated[str | None, typer.Option(envvar="LAM_API_KEY", help="the server's key, if it has one")]
 
 
@@ -50,6 +51,7 @@ def compact(
     threshold_cos: Annotated[float | None, typer.Option(help="t: cosine from which windows are near")] = None,
     min_tokens: Annotated[int | None, typer.Option(help="nothing shorter is replaced")] = None,
     observations: Annotated[str | None, typer.Option(help="tool, or tool+user")] = None,
+    directory_aliases: Aliases = None,
     config: Annotated[Path | None, typer.Option(help="YAML file of options; flags win over it")] = None,
 ) -> None:
     """Compact the conversations of a file, with an account of every cut under `lam`."""
@@ -60,10 +62,38 @@ def compact(
         "threshold_cos": threshold_cos,
         "min_tokens": min_tokens,
         "observations": observations,
+        "directory_aliases": directory_aliases,
     }
     compactor, count_tokens = command.make_compactor(flags, config, encoder, tokenizer)
     rows = command.compact_file(source, out, compactor, count_tokens)
     Console().print(command.table(rows, str(compactor.config.profile)))
+
+
+@app.command()
+def analyze(
+    files: Annotated[list[str], typer.Argument(metavar="FILES", help="recorded runs: files, or names of data sets")],
+    tokenizer: Annotated[str, typer.Option(help="the served model's: file, folder or hub name")],
+    encoder: Annotated[str | None, typer.Option(help="an encoder profile, a folder or a hub name")] = None,
+    profile: Annotated[
+        list[str] | None, typer.Option(help="may be given again; default: exact, and guarded with an encoder")
+    ] = None,
+    observations: Annotated[str | None, typer.Option(help="tool, or tool+user")] = None,
+    directory_aliases: Aliases = None,
+    out: Annotated[Path | None, typer.Option(help="JSON lines, kept as they are made; run again to go on")] = None,
+    csv: Annotated[Path | None, typer.Option(help="a row for each run and profile")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print JSON in place of tables")] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="print every run")] = False,
+) -> None:
+    """Say what each profile would remove from your own traces, and why the rest stays; 1 when nothing can be read."""
+    from lam_vllm.commands import analyze as command
+
+    flags = {"observations": observations, "directory_aliases": directory_aliases}
+    compactors, count_tokens = command.make_compactors(profile or [], flags, encoder, tokenizer)
+    outcome = command.analyze_files(files, compactors, count_tokens, out)
+    if csv:
+        command.write_csv(outcome, csv)
+    command.show(outcome, as_json=json, show_all=show_all)
+    raise typer.Exit(int(not outcome.analyses))
 
 
 @app.command()
@@ -110,6 +140,81 @@ def replay(
             on_turn=lambda: progress.advance(task),
         )
     Console().print(summary_table([result], f"{recorded.id} through {api}"))
+
+
+@app.command("eval")
+def evaluate(
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="FILES", help="recorded runs: files, or names of data sets")
+    ] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="file, folder or hub name; default: the encoder's")] = None,
+    encoder: Annotated[
+        list[str] | None, typer.Option(help="may be given again: the first serves the methods, all are compared")
+    ] = None,
+    method: Annotated[list[str] | None, typer.Option(help="may be given again; default: all")] = None,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="every setting, and what each floor of evidence allows")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="folder of rows and files; run again to go on")] = Path("lam-eval"),
+    csv: Annotated[bool, typer.Option("--csv", help="write a file for each kind of table")] = False,
+    json: Annotated[bool, typer.Option("--json", help="write eval.json")] = False,
+    figures: Annotated[bool, typer.Option("--figures", help="draw the paper's figures")] = False,
+    reproduce: Annotated[
+        bool,
+        typer.Option("--reproduce", help="the paper's tables beside ours; without FILES on its runs, from the hub"),
+    ] = False,
+    llmlingua_xlm_weights: Annotated[str | None, typer.Option(help="folder or hub name; default: as published")] = None,
+    llmlingua_bert_weights: Annotated[str | None, typer.Option(help="the same of the smaller checkpoint")] = None,
+    summary_url: Annotated[str | None, typer.Option(help="server that writes summaries")] = None,
+    summary_model: Annotated[str | None, typer.Option(help="default: the first that it serves")] = None,
+    summary_api_key: Annotated[str | None, typer.Option(envvar="LAM_SUMMARY_API_KEY", help="that server's key")] = None,
+) -> None:
+    """Measure what each method removes from recorded runs and what stays readable; 1 when the figures are in doubt."""
+    from lam_vllm.commands import evaluate as evaluate_command
+    from lam_vllm.commands import reproduce as reproduce_command
+    from lam_vllm.commands.eval_output import Outputs
+    from lam_vllm.commands.eval_setup import Options
+
+    models = {
+        "llmlingua_xlm_weights": llmlingua_xlm_weights,
+        "llmlingua_bert_weights": llmlingua_bert_weights,
+        "summary_url": summary_url,
+        "summary_model": summary_model,
+        "summary_api_key": summary_api_key,
+    }
+    given = {name: value for name, value in models.items() if value is not None}
+    options = Options(tokenizer, out, tuple(encoder or ()), tuple(method or ()), sweep, given)
+    run = reproduce_command.run if reproduce else evaluate_command.run
+    raise typer.Exit(run(files or [], options, Outputs(csv, json, figures)))
+
+
+@app.command()
+def inspect(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="recorded runs, in any format of the README")],
+    html: Annotated[Path, typer.Option(help="where the page goes")],
+    run: Annotated[str | None, typer.Option(help="id of the run; default: the first")] = None,
+    profile: Profile = None,
+    tokenizer: Annotated[str | None, typer.Option(help="file, folder or hub name; default: the encoder's")] = None,
+    encoder: Annotated[str | None, typer.Option(help="an encoder profile, a folder or a hub name")] = None,
+    threshold_cos: Annotated[float | None, typer.Option(help="t: cosine from which windows are near")] = None,
+    observations: Annotated[str | None, typer.Option(help="tool, or tool+user")] = None,
+    directory_aliases: Aliases = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file of options; flags win over it")] = None,
+) -> None:
+    """Show a run as one page: every cut in its place, with its stub, its original and what stands for it."""
+    from lam_vllm.commands import inspect as command
+    from lam_vllm.commands.compact import make_compactor
+    from lam_vllm.evaluation.corpus import find_run
+
+    flags = {
+        "profile": profile,
+        "threshold_cos": threshold_cos,
+        "observations": observations,
+        "directory_aliases": directory_aliases,
+    }
+    compactor, count_tokens = make_compactor(flags, config, encoder, tokenizer)
+    inspection = command.write_page(find_run(source, run), html, compactor, count_tokens)
+    Console().print(command.summary(inspection), highlight=False, soft_wrap=True)
 
 
 @app.command(
