@@ -17,8 +17,8 @@ from methods import SETUP, measured
 from rich.console import Console
 
 from lam_vllm.evaluation.baselines import family_names
-from lam_vllm.evaluation.gold import harness_faults, net_removal
-from lam_vllm.evaluation.rates import rates
+from lam_vllm.evaluation.measures.gold import harness_faults, net_removal
+from lam_vllm.evaluation.measures.rates import rates
 from lam_vllm.evaluation.rows import Row, by, keep_latest, read_rows
 
 ROWS = ROOT / "bench/results/baselines.jsonl"

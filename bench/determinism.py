@@ -30,7 +30,7 @@ from lam_vllm.encoders import Encoder, load_encoder
 from lam_vllm.evaluation.baselines.semdedup import drops
 from lam_vllm.evaluation.baselines.windowed import WindowEmbeddings
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.determinism import Arrival, agreement
+from lam_vllm.evaluation.measures.determinism import Arrival, agreement
 
 RESULTS = ROOT / "bench/results/determinism.json"
 SEEDS = range(5)

@@ -20,8 +20,8 @@ from corpus_data import corpus_runs
 
 from lam_vllm.encoders import Encoder, load_encoder
 from lam_vllm.evaluation.baselines.windowed import WindowedRun, WindowEmbeddings
-from lam_vllm.evaluation.determinism import Arrival, BatchedModel, decide, digest, embed_groups, groups
 from lam_vllm.evaluation.encoder_variants import packaged_folder
+from lam_vllm.evaluation.measures.determinism import Arrival, BatchedModel, decide, digest, embed_groups, groups
 from lam_vllm.types import Embedding
 
 RUNS = (

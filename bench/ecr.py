@@ -18,10 +18,10 @@ from corpus_data import ROOT, corpus_runs, served_tokens
 from methods import SETUP, measured
 from rich.console import Console
 
-from lam_vllm.evaluation.corpus_figures import sizes
-from lam_vllm.evaluation.ecr import FAMILIES
+from lam_vllm.evaluation.measures.ecr import FAMILIES
 from lam_vllm.evaluation.rows import Row, keep_latest, read_rows
-from lam_vllm.evaluation.sweep import sweep_tables
+from lam_vllm.evaluation.study.corpus_figures import sizes
+from lam_vllm.evaluation.study.sweep import sweep_tables
 
 SOURCES = ("mini_gemini3_verified", "openhands_study")
 NAMES = [family.method for family in FAMILIES]

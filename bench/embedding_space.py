@@ -20,8 +20,8 @@ from remembered import RememberedEncoder
 
 from lam_vllm.encoders import Encoder, load_encoder
 from lam_vllm.evaluation.baselines.windowed import WindowEmbeddings
-from lam_vllm.evaluation.relations import relations
-from lam_vllm.evaluation.space import Space, rank_margins, retrieval_figures, space, window_figures
+from lam_vllm.evaluation.measures.relations import relations
+from lam_vllm.evaluation.measures.space import Space, rank_margins, retrieval_figures, space, window_figures
 
 RESULTS = ROOT / "bench/results/embedding_space.json"
 THRESHOLDS = (0.99, 0.98, 0.96, 0.95, 0.90)

@@ -22,14 +22,14 @@ from remembered import RememberedEncoder
 
 from lam_vllm.encoders import Encoder, load_encoder
 from lam_vllm.evaluation.baselines.windowed import WindowEmbeddings
-from lam_vllm.evaluation.encoder_table import (
+from lam_vllm.evaluation.encoder_variants import StaticEncoder, packaged_folder, with_cls_pooling
+from lam_vllm.evaluation.measures.packing import Distances, l2_matrix
+from lam_vllm.evaluation.study.encoder_table import (
     LayerTokens,
     WindowTokens,
     layer_tokens,
     matching_threshold,
 )
-from lam_vllm.evaluation.encoder_variants import StaticEncoder, packaged_folder, with_cls_pooling
-from lam_vllm.evaluation.packing import Distances, l2_matrix
 
 RESULTS = ROOT / "bench/results/encoders.json"
 THRESHOLD_COS = 0.95

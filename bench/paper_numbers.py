@@ -18,8 +18,8 @@ from operator import add
 from corpus_data import corpus_runs, machine, observed
 
 from lam_vllm.encoders import load_encoder
-from lam_vllm.evaluation.ecr import THRESHOLDS_COS
-from lam_vllm.evaluation.layers import STUB_TOKENS, LayerOrders, layer_orders
+from lam_vllm.evaluation.measures.ecr import THRESHOLDS_COS
+from lam_vllm.evaluation.measures.layers import STUB_TOKENS, LayerOrders, layer_orders
 
 SOURCE = "swesmith_samples"
 THRESHOLD_COS = 0.95

@@ -12,7 +12,7 @@ from typing import Any
 from removal_rows import RESULTS, RemovalRow
 from removal_table import print_table, table
 
-from lam_vllm.evaluation.ecr import FLOORS
+from lam_vllm.evaluation.measures.ecr import FLOORS
 from lam_vllm.evaluation.rows import read_rows
 from lam_vllm.evaluation.tables import number, percent
 

@@ -121,11 +121,11 @@ def replay(
     api_key: ApiKey = None,
 ) -> None:
     """Send a recorded run to a server turn by turn, plugin off and then on, and compare."""
-    from lam_vllm.evaluation.client import Client
     from lam_vllm.evaluation.corpus import find_run
-    from lam_vllm.evaluation.replay import prompts
-    from lam_vllm.evaluation.replay import replay as replay_run
-    from lam_vllm.evaluation.report import summary_table
+    from lam_vllm.evaluation.live.client import Client
+    from lam_vllm.evaluation.live.replay import prompts
+    from lam_vllm.evaluation.live.replay import replay as replay_run
+    from lam_vllm.evaluation.live.report import summary_table
 
     recorded = find_run(source, run)
     with Progress(console=Console(stderr=True), transient=True) as progress:

@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lam_vllm.errors import LamError
-from lam_vllm.evaluation.client import Client, ServerError
 from lam_vllm.evaluation.corpus import Run, find_run
-from lam_vllm.evaluation.replay import ReplayResult, prompts, replay
-from lam_vllm.evaluation.report import summarise, summary_table
+from lam_vllm.evaluation.live.client import Client, ServerError
+from lam_vllm.evaluation.live.replay import ReplayResult, prompts, replay
+from lam_vllm.evaluation.live.report import summarise, summary_table
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / ".models"

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from lam_vllm.evaluation.client import Client
+from lam_vllm.evaluation.live.client import Client
 
 ENTRY_POINT_GROUP = "vllm.endpoint_plugins"
 ENTRY_POINT = "lam"

@@ -14,16 +14,16 @@ from lam_vllm.commands.eval_setup import Options, Setup, make_setup, open_encode
 from lam_vllm.errors import InputFileError
 from lam_vllm.evaluation.baselines import Family, family_names
 from lam_vllm.evaluation.corpus import Run, read_all
-from lam_vllm.evaluation.corpus_figures import CorpusFigures, T, corpus_figures, layers_together, sizes
-from lam_vllm.evaluation.ecr import THRESHOLDS_COS
-from lam_vllm.evaluation.figures import Measured, draw_figures
-from lam_vllm.evaluation.gold import Unmeasurable, harness_faults, lost_lines
 from lam_vllm.evaluation.measure import families, measure
+from lam_vllm.evaluation.measures.ecr import THRESHOLDS_COS
+from lam_vllm.evaluation.measures.gold import Unmeasurable, harness_faults, lost_lines
+from lam_vllm.evaluation.measures.rates import rates
 from lam_vllm.evaluation.method import Method
-from lam_vllm.evaluation.rates import rates
 from lam_vllm.evaluation.rows import Row, by
 from lam_vllm.evaluation.score import observation_texts
-from lam_vllm.evaluation.sweep import size_table, sweep_tables
+from lam_vllm.evaluation.study.corpus_figures import CorpusFigures, T, corpus_figures, layers_together, sizes
+from lam_vllm.evaluation.study.figures import Measured, draw_figures
+from lam_vllm.evaluation.study.sweep import size_table, sweep_tables
 from lam_vllm.evaluation.tables import Figures
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from lam_vllm.compactor import Compactor
 from lam_vllm.errors import InputFileError
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.inspection import Inspection, inspect_run
-from lam_vllm.evaluation.page import render_page
+from lam_vllm.evaluation.inspection.page import render_page
+from lam_vllm.evaluation.inspection.view import Inspection, inspect_run
 
 
 def write_page(run: Run, target: Path, compactor: Compactor, count_tokens: Callable[[str], int]) -> Inspection:

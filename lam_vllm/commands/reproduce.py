@@ -13,13 +13,13 @@ from lam_vllm.commands.evaluate import finish, measured, read
 from lam_vllm.encoders.load import load_encoder
 from lam_vllm.errors import EncoderError, InputFileError, OptionError
 from lam_vllm.evaluation.corpus import Run, read_all
-from lam_vllm.evaluation.corpus_figures import CorpusFigures, corpus_figures, sizes
-from lam_vllm.evaluation.fixes import TASKS, with_fixes
-from lam_vllm.evaluation.gold import harness_faults
 from lam_vllm.evaluation.measure import families
-from lam_vllm.evaluation.our_tables import Everything
+from lam_vllm.evaluation.measures.gold import harness_faults
 from lam_vllm.evaluation.readers.hub import read_dataset
-from lam_vllm.evaluation.reproduce import (
+from lam_vllm.evaluation.study.corpus_figures import CorpusFigures, corpus_figures, sizes
+from lam_vllm.evaluation.study.fixes import TASKS, with_fixes
+from lam_vllm.evaluation.study.our_tables import Everything
+from lam_vllm.evaluation.study.reproduce import (
     DATASET,
     ENCODER,
     NOT_HERE,

@@ -10,7 +10,7 @@ from pathlib import Path
 import lam_vllm
 from lam_vllm.evaluation.baselines import Family, Inputs, make_family
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.ecr import FAMILIES
+from lam_vllm.evaluation.measures.ecr import FAMILIES
 from lam_vllm.evaluation.method import Method
 from lam_vllm.evaluation.rows import Row, RowStore
 from lam_vllm.evaluation.score import Clock, TokenCounter, score

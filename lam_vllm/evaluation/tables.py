@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import JustifyMethod
 from rich.table import Table
 
-from lam_vllm.evaluation.gold import WRITES_NEW_TEXT, Unmeasurable
+from lam_vllm.evaluation.measures.gold import WRITES_NEW_TEXT, Unmeasurable
 
 LABEL_WIDTH = 24
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from lam_vllm.cli import app
 from lam_vllm.evaluation.corpus import Run, read_runs
-from lam_vllm.evaluation.gold import Figure, gold_rates, line_retention, net_removal
+from lam_vllm.evaluation.measures.gold import Figure, gold_rates, line_retention, net_removal
 from lam_vllm.evaluation.rows import Row, by, read_rows
 from lam_vllm.evaluation.score import score
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lam_vllm.evaluation.by_size import SizeBin, by_size
-from lam_vllm.evaluation.gold import NOTHING_SHOWN
+from lam_vllm.evaluation.measures.by_size import SizeBin, by_size
+from lam_vllm.evaluation.measures.gold import NOTHING_SHOWN
 
 from .made_rows import row
 

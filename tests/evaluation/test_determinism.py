@@ -14,7 +14,8 @@ from lam_vllm.encoders.base import Encoder
 from lam_vllm.errors import OptionError
 from lam_vllm.evaluation.baselines.windowed import WindowEmbeddings
 from lam_vllm.evaluation.corpus import find_run
-from lam_vllm.evaluation.determinism import (
+from lam_vllm.evaluation.encoder_variants import packaged_folder
+from lam_vllm.evaluation.measures.determinism import (
     Arrival,
     BatchedModel,
     Deletions,
@@ -24,7 +25,6 @@ from lam_vllm.evaluation.determinism import (
     embed_groups,
     groups,
 )
-from lam_vllm.evaluation.encoder_variants import packaged_folder
 from lam_vllm.types import Embedding
 
 CORPUS = Path(__file__).parents[1] / "data/corpus/trajectories.jsonl.xz"

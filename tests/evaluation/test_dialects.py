@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lam_vllm.errors import OptionError
-from lam_vllm.evaluation.dialects import Usage, dialect
+from lam_vllm.evaluation.live.dialects import Usage, dialect
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": '{"path": "."}'}}
 CHAT: list[dict[str, Any]] = [

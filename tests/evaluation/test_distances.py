@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lam_vllm.errors import OptionError
-from lam_vllm.evaluation.distances import AttainedDistances, attained_distances
+from lam_vllm.evaluation.measures.distances import AttainedDistances, attained_distances
 
 
 def test_the_figures_of_five_distances() -> None:

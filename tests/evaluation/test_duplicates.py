@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.duplicates import Duplicates, Granularity, duplicates
+from lam_vllm.evaluation.measures.duplicates import Duplicates, Granularity, duplicates
 from lam_vllm.evaluation.score import observation_texts
 
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lam_vllm.errors import OptionError
-from lam_vllm.evaluation.ecr import FAMILIES, FLOORS, Family, ecr, floor_costs, points
-from lam_vllm.evaluation.gold import Unmeasurable
+from lam_vllm.evaluation.measures.ecr import FAMILIES, FLOORS, Family, ecr, floor_costs, points
+from lam_vllm.evaluation.measures.gold import Unmeasurable
 from lam_vllm.evaluation.rows import Row
 
 from .made_rows import row

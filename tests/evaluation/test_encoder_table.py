@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from lam_vllm.bound import delta_of
 from lam_vllm.encoders import load_encoder
 from lam_vllm.encoders.base import Encoder
-from lam_vllm.evaluation.encoder_table import LayerTokens, layer_tokens, matching_threshold
 from lam_vllm.evaluation.encoder_variants import StaticEncoder, packaged_folder, with_cls_pooling
-from lam_vllm.evaluation.packing import greedy, l2_matrix
+from lam_vllm.evaluation.measures.packing import greedy, l2_matrix
+from lam_vllm.evaluation.study.encoder_table import LayerTokens, layer_tokens, matching_threshold
 from lam_vllm.types import Embedding
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "green", "blue", "old", "new")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lam_vllm.evaluation.figures import Measured, draw_figures
+from lam_vllm.evaluation.study.figures import Measured, draw_figures
 from tests.evaluation.made_rows import row
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lam_vllm.evaluation.corpus import Run
 from lam_vllm.evaluation.evidence import patch_lines
-from lam_vllm.evaluation.fixes import reversed_patch, with_fixes
+from lam_vllm.evaluation.study.fixes import reversed_patch, with_fixes
 
 BUG = """diff --git a/f.py b/f.py
 --- a/f.py

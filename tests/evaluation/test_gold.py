@@ -18,7 +18,7 @@ from lam_vllm.evaluation.baselines.profiles import ProfileMethod
 from lam_vllm.evaluation.baselines.windowed import WindowEmbeddings
 from lam_vllm.evaluation.corpus import Run
 from lam_vllm.evaluation.evidence import gold_lines
-from lam_vllm.evaluation.gold import (
+from lam_vllm.evaluation.measures.gold import (
     LostLine,
     Unmeasurable,
     gold_rates,
@@ -28,7 +28,7 @@ from lam_vllm.evaluation.gold import (
     net_removal,
     word_retention,
 )
-from lam_vllm.evaluation.layers import cut, exact_layer, near_layer
+from lam_vllm.evaluation.measures.layers import cut, exact_layer, near_layer
 from lam_vllm.evaluation.remembered import RememberedEncoder
 from lam_vllm.evaluation.score import score
 from tests.core.chats import BagOfWords

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.layers import LayerOrders, cut, exact_layer, layer_orders, near_layer
+from lam_vllm.evaluation.measures.layers import LayerOrders, cut, exact_layer, layer_orders, near_layer
 from lam_vllm.evaluation.score import observation_texts
 from lam_vllm.types import Embedding
 

@@ -11,8 +11,8 @@ import pytest
 from lam_vllm.errors import OptionError
 from lam_vllm.evaluation.baselines import Inputs
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.ecr import FAMILIES
 from lam_vllm.evaluation.measure import code_digest, families, measure
+from lam_vllm.evaluation.measures.ecr import FAMILIES
 from lam_vllm.evaluation.rows import Row, RowStore
 
 RUNS = [Run(name, "agent", ({"role": "tool", "content": name},)) for name in "abc"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lam_vllm.evaluation.gold import Unmeasurable
-from lam_vllm.evaluation.outcomes import BFR_ASSUMES, BUDGETS_TOKENS, RSC_ASSUMES, bfr, rsc, rsc_drop
+from lam_vllm.evaluation.measures.gold import Unmeasurable
+from lam_vllm.evaluation.measures.outcomes import BFR_ASSUMES, BUDGETS_TOKENS, RSC_ASSUMES, bfr, rsc, rsc_drop
 
 from .made_rows import row
 

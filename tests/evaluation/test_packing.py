@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lam_vllm.bound import delta_of
 from lam_vllm.errors import OptionError
-from lam_vllm.evaluation.packing import (
+from lam_vllm.evaluation.measures.packing import (
     Distances,
     RateBracket,
     greedy,

@@ -10,7 +10,7 @@ import pytest
 
 from lam_vllm.errors import InputFileError
 from lam_vllm.evaluation.corpus import Run, read_runs
-from lam_vllm.evaluation.dialects import dialect
+from lam_vllm.evaluation.live.dialects import dialect
 
 ITEMS: list[dict[str, Any]] = [
     {"role": "user", "content": "list"},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from lam_vllm.evaluation.dialects import Usage
-from lam_vllm.evaluation.replay import ReplayResult, Turn, prompts
-from lam_vllm.evaluation.report import summarise, summary_table
+from lam_vllm.evaluation.live.dialects import Usage
+from lam_vllm.evaluation.live.replay import ReplayResult, Turn, prompts
+from lam_vllm.evaluation.live.report import summarise, summary_table
 
 REPORT = {"removed_tokens": {"l0": 30, "l1": 10}, "delta_hat": 0.2}
 RESULT = ReplayResult(

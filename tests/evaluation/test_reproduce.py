@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.corpus_figures import sizes
-from lam_vllm.evaluation.reproduce import fixed_sample, paper_tables, sample_digest
+from lam_vllm.evaluation.study.corpus_figures import sizes
+from lam_vllm.evaluation.study.reproduce import fixed_sample, paper_tables, sample_digest
 
 
 def test_every_row_of_the_papers_tables_has_a_place_for_each_column() -> None:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from lam_vllm.bound import delta_of
 from lam_vllm.errors import OptionError
-from lam_vllm.evaluation.packing import greedy, l2_matrix, linf_matrix
-from lam_vllm.evaluation.relations import relations
-from lam_vllm.evaluation.retrieval import (
+from lam_vllm.evaluation.measures.packing import greedy, l2_matrix, linf_matrix
+from lam_vllm.evaluation.measures.relations import relations
+from lam_vllm.evaluation.measures.retrieval import (
     Held,
     hold_out,
     margins,
@@ -25,7 +25,7 @@ from lam_vllm.evaluation.retrieval import (
     score_drops,
     scores,
 )
-from lam_vllm.evaluation.space import rank_margins, retrieval_figures, space, window_figures
+from lam_vllm.evaluation.measures.space import rank_margins, retrieval_figures, space, window_figures
 from lam_vllm.types import Embedding
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -7,8 +7,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from lam_vllm.evaluation.rates import rates
-from lam_vllm.evaluation.sweep import size_table, sweep_tables
+from lam_vllm.evaluation.measures.rates import rates
+from lam_vllm.evaluation.study.sweep import size_table, sweep_tables
 from lam_vllm.evaluation.tables import Figures
 from lam_vllm.performance_model.ledger import Workload
 from tests.evaluation.made_rows import row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lam_vllm.evaluation.gold import WRITES_NEW_TEXT, Unmeasurable
+from lam_vllm.evaluation.measures.gold import WRITES_NEW_TEXT, Unmeasurable
 from lam_vllm.evaluation.tables import Column, Figures, cell, number, percent
 
 

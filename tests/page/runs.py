@@ -8,7 +8,7 @@ from typing import Any
 from lam_vllm import Compactor, CompactorConfig
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.inspection import Inspection, inspect_run
+from lam_vllm.evaluation.inspection.view import Inspection, inspect_run
 
 WORDS = ["alder", "birch", "cedar", "daphne", "elm", "fir", "gorse", "hazel", "ivy", "juniper", "larch", "maple"]
 SCRIPT = [f"{word} = {word} + 1\n" for word in WORDS] + [f"{word}.run()\n" for word in WORDS]

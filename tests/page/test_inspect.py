@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from lam_vllm.cli import app
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.evaluation.corpus import find_run
-from lam_vllm.evaluation.inspection import Block, Inspection, inspect_run
-from lam_vllm.evaluation.page import render_page
+from lam_vllm.evaluation.inspection.page import render_page
+from lam_vllm.evaluation.inspection.view import Block, Inspection, inspect_run
 from tests.page.runs import LIKE, NEW, SCRIPT, WORDS, chat, exact, inspect_guarded, inspect_paper
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.inspection import Block, Cut, Inspection, inspect_run
-from lam_vllm.evaluation.page import render_page
+from lam_vllm.evaluation.inspection.page import render_page
+from lam_vllm.evaluation.inspection.view import Block, Cut, Inspection, inspect_run
 from tests.page.runs import (
     LIKE,
     LISTING,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lam_vllm.evaluation.corpus import find_run
-from lam_vllm.evaluation.dialects import dialect
+from lam_vllm.evaluation.live.dialects import dialect
 from lam_vllm.types import Message
 
 CORPUS = Path(__file__).parents[1] / "data/corpus/trajectories.jsonl.xz"

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from lam_vllm.cli import app
-from lam_vllm.evaluation.client import Client, ServerError
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.replay import replay
+from lam_vllm.evaluation.live.client import Client, ServerError
+from lam_vllm.evaluation.live.replay import replay
 from tests.server.conftest import LiveServer
 
 LISTING = "".join(f"-rw-r--r-- 1 user user {1000 + number} file_{number}.txt\n" for number in range(40))

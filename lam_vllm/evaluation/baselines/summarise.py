@@ -10,8 +10,8 @@ from typing import Any
 from lam_vllm.errors import MissingExtraError, OptionError
 from lam_vllm.evaluation.baselines.texts import observations_of, with_observations
 from lam_vllm.evaluation.baselines.unavailable import BaselineUnavailableError
-from lam_vllm.evaluation.client import ServerError
 from lam_vllm.evaluation.corpus import Run
+from lam_vllm.evaluation.live.client import ServerError
 
 MIN_TOKENS = 64
 """Shorter texts are not worth a request and stay whole."""

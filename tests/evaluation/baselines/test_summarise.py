@@ -13,7 +13,7 @@ import pytest
 from lam_vllm.errors import OptionError
 from lam_vllm.evaluation.baselines.summarise import Summaries
 from lam_vllm.evaluation.baselines.unavailable import BaselineUnavailableError
-from lam_vllm.evaluation.client import ServerError
+from lam_vllm.evaluation.live.client import ServerError
 from tests.evaluation.baselines.hand_made import count_words, results_of, run_of
 
 LONG = "\n".join(f"line {number} says something" for number in range(40))

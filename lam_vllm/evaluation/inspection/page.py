@@ -13,7 +13,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from lam_vllm.evaluation.inspection import Block, Cut, Entry, Inspection, Tokens
+from lam_vllm.evaluation.inspection.view import Block, Cut, Entry, Inspection, Tokens
 from lam_vllm.types import Layer
 
 ASSETS = Path(__file__).parent / "assets"

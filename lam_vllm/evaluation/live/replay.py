@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lam_vllm.evaluation.client import Client, PromptTooLongError
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.dialects import Dialect, Usage, dialect
+from lam_vllm.evaluation.live.client import Client, PromptTooLongError
+from lam_vllm.evaluation.live.dialects import Dialect, Usage, dialect
 from lam_vllm.types import Message
 
 OPTIONS_HEADER = "x-lam"

@@ -13,9 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lam_vllm.bound import delta_of
-from lam_vllm.evaluation.distances import AttainedDistances, attained_distances
-from lam_vllm.evaluation.packing import Distances, RateBracket, greedy, l2_matrix, linf_matrix, packing, rate_bracket
-from lam_vllm.evaluation.retrieval import Held, Scores, hold_out, margins, recall_at_k, score_drops, scores
+from lam_vllm.evaluation.measures.distances import AttainedDistances, attained_distances
+from lam_vllm.evaluation.measures.packing import (
+    Distances,
+    RateBracket,
+    greedy,
+    l2_matrix,
+    linf_matrix,
+    packing,
+    rate_bracket,
+)
+from lam_vllm.evaluation.measures.retrieval import Held, Scores, hold_out, margins, recall_at_k, score_drops, scores
 from lam_vllm.types import Embedding
 
 QUERY_EVERY = 5

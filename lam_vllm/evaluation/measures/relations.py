@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lam_vllm.bound import delta_of
-from lam_vllm.evaluation.packing import Assignment, greedy
-from lam_vllm.evaluation.retrieval import Held, margins, movement_l2, movement_linf, provably_unchanged
-from lam_vllm.evaluation.space import RANKS, Space, joined
+from lam_vllm.evaluation.measures.packing import Assignment, greedy
+from lam_vllm.evaluation.measures.retrieval import Held, margins, movement_l2, movement_linf, provably_unchanged
+from lam_vllm.evaluation.measures.space import RANKS, Space, joined
 
 RelationName = Literal["l2", "linf_same_guarantee", "linf_same_removal"]
 _HALVINGS = 20  # of [0, 2]: the radius to 2e-6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lam_vllm.evaluation.gold import Unmeasurable, gold_rates, line_retention, net_removal, word_retention
+from lam_vllm.evaluation.measures.gold import Unmeasurable, gold_rates, line_retention, net_removal, word_retention
 from lam_vllm.evaluation.rows import Row, by
 from lam_vllm.evaluation.tables import Column, Figures, number, percent
 

@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.our_tables import Everything, our_tables
+from lam_vllm.evaluation.study.our_tables import Everything, our_tables
 from lam_vllm.evaluation.tables import Column, Figures, number
 
 SAMPLE = 600
@@ -41,7 +41,7 @@ def sample_digest(runs: Iterable[Run]) -> str:
 
 def paper_tables() -> dict[str, dict[str, Any]]:
     """The paper's tables by number: `title`, `key`, `columns`, `rows` of figures by key; null: not known."""
-    text = (files("lam_vllm.evaluation") / "paper_tables.json").read_text(encoding="utf-8")
+    text = (files("lam_vllm.evaluation.study") / "paper_tables.json").read_text(encoding="utf-8")
     tables: dict[str, dict[str, Any]] = json.loads(text)
     return tables
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from lam_vllm.bound import delta_of
 from lam_vllm.encoders.base import Encoder
-from lam_vllm.evaluation.layers import STUB_TOKENS, cut, exact_layer, near_layer
-from lam_vllm.evaluation.packing import Distances, greedy
+from lam_vllm.evaluation.measures.layers import STUB_TOKENS, cut, exact_layer, near_layer
+from lam_vllm.evaluation.measures.packing import Distances, greedy
 
 WindowTokens: TypeAlias = NDArray[np.int64]  # (N,)
 _HALVINGS = 15  # of [0, 1]: t to 3e-5

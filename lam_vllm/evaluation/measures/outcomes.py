@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lam_vllm.evaluation.gold import WRITES_NEW_TEXT, Figure, Unmeasurable
+from lam_vllm.evaluation.measures.gold import WRITES_NEW_TEXT, Figure, Unmeasurable
 from lam_vllm.evaluation.rows import Row
 
 BUDGETS_TOKENS = (8_000, 16_000, 32_000, 64_000)

@@ -11,7 +11,7 @@ from typing import get_args
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from lam_vllm.evaluation.replay import ReplayResult, Turn
+from lam_vllm.evaluation.live.replay import ReplayResult, Turn
 from lam_vllm.types import Layer
 
 NO_FIGURE = "-"

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.evaluation.baselines.windowed import WindowEmbeddings
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.duplicates import Duplicates, duplicates
-from lam_vllm.evaluation.layers import LayerOrders, layer_orders
-from lam_vllm.evaluation.relations import RelationFigures, relations
-from lam_vllm.evaluation.score import observation_texts
-from lam_vllm.evaluation.space import (
+from lam_vllm.evaluation.measures.duplicates import Duplicates, duplicates
+from lam_vllm.evaluation.measures.layers import LayerOrders, layer_orders
+from lam_vllm.evaluation.measures.relations import RelationFigures, relations
+from lam_vllm.evaluation.measures.space import (
     RankMargins,
     RetrievalFigures,
     WindowFigures,
@@ -21,6 +20,7 @@ from lam_vllm.evaluation.space import (
     space,
     window_figures,
 )
+from lam_vllm.evaluation.score import observation_texts
 from lam_vllm.messages import printed_texts
 from lam_vllm.performance_model.ledger import Workload
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lam_vllm.evaluation.corpus_figures import CorpusFigures, Sizes, T
-from lam_vllm.evaluation.ecr import FLOORS, Point, ecr, floor_costs, points
-from lam_vllm.evaluation.gold import Figure, Unmeasurable, gold_rates, net_removal
-from lam_vllm.evaluation.outcomes import BUDGETS_TOKENS, bfr, rsc
+from lam_vllm.evaluation.measures.ecr import FLOORS, Point, ecr, floor_costs, points
+from lam_vllm.evaluation.measures.gold import Figure, Unmeasurable, gold_rates, net_removal
+from lam_vllm.evaluation.measures.outcomes import BUDGETS_TOKENS, bfr, rsc
 from lam_vllm.evaluation.rows import Row, by
-from lam_vllm.evaluation.sweep import KAPPAS, outcome_of, worth
+from lam_vllm.evaluation.study.corpus_figures import CorpusFigures, Sizes, T
+from lam_vllm.evaluation.study.sweep import KAPPAS, outcome_of, worth
 from lam_vllm.performance_model.ledger import context_gain
 
 Ours = Mapping[str, Sequence[Any]]

@@ -12,13 +12,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from lam_vllm.bound import delta_of
-from lam_vllm.evaluation.by_size import by_size
-from lam_vllm.evaluation.charts import Series, draw_bars, draw_lines, from_zero, new_figure, save, title
-from lam_vllm.evaluation.gold import Figure as Share
-from lam_vllm.evaluation.gold import gold_rates, net_removal
-from lam_vllm.evaluation.layers import LayerOrders
+from lam_vllm.evaluation.measures.by_size import by_size
+from lam_vllm.evaluation.measures.gold import Figure as Share
+from lam_vllm.evaluation.measures.gold import gold_rates, net_removal
+from lam_vllm.evaluation.measures.layers import LayerOrders
+from lam_vllm.evaluation.measures.space import WindowFigures
 from lam_vllm.evaluation.rows import Row, by
-from lam_vllm.evaluation.space import WindowFigures
+from lam_vllm.evaluation.study.charts import Series, draw_bars, draw_lines, from_zero, new_figure, save, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

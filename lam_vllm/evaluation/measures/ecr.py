@@ -8,8 +8,15 @@ from statistics import fmean
 from typing import Any
 
 from lam_vllm.errors import OptionError
-from lam_vllm.evaluation.gold import NOTHING_WITNESSED, WRITES_NEW_TEXT, Figure, Unmeasurable, gold_rates, net_removal
-from lam_vllm.evaluation.outcomes import rsc_drop
+from lam_vllm.evaluation.measures.gold import (
+    NOTHING_WITNESSED,
+    WRITES_NEW_TEXT,
+    Figure,
+    Unmeasurable,
+    gold_rates,
+    net_removal,
+)
+from lam_vllm.evaluation.measures.outcomes import rsc_drop
 from lam_vllm.evaluation.rows import Row, by
 
 FLOORS = (1.0, 0.999, 0.99, 0.95)

@@ -14,7 +14,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from lam_vllm.errors import LamError, OptionError
-from lam_vllm.evaluation.dialects import Dialect, Usage
+from lam_vllm.evaluation.live.dialects import Dialect, Usage
 
 TIMEOUT_SECONDS = 600.0
 _PREFIX_BREAK = re.compile(r'^lam:prefix_breaks_total\{(?:.*,)?cause="(\w+)".*\} (\S+)$', re.MULTILINE)

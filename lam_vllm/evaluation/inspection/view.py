@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from lam_vllm.compactor import Compactor
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.shown import ShownResults, kept_lines
+from lam_vllm.evaluation.inspection.shown import ShownResults, kept_lines
 from lam_vllm.messages import is_observation, observed_texts
 from lam_vllm.types import Compaction, Decision, Message, Observation, Report
 

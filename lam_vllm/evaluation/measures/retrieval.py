@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lam_vllm.evaluation.packing import Assignment
+from lam_vllm.evaluation.measures.packing import Assignment
 from lam_vllm.types import Embedding
 
 Scores: TypeAlias = NDArray[np.float64]  # (Q, N): dot products of unit queries and windows

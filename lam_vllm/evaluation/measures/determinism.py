@@ -20,7 +20,7 @@ import numpy as np
 
 from lam_vllm.bound import delta_of
 from lam_vllm.errors import MissingExtraError, OptionError
-from lam_vllm.evaluation.packing import Distances, greedy, l2_matrix
+from lam_vllm.evaluation.measures.packing import Distances, greedy, l2_matrix
 from lam_vllm.search.verify import BOUNDARY_L2
 from lam_vllm.types import Embedding
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lam_vllm.evaluation.by_size import by_size
-from lam_vllm.evaluation.ecr import FLOORS, Point, ecr, floor_costs, points
-from lam_vllm.evaluation.gold import Figure, gold_rates, net_removal
-from lam_vllm.evaluation.outcomes import BFR_ASSUMES, BUDGETS_TOKENS, RSC_ASSUMES, bfr, rsc
+from lam_vllm.evaluation.measures.by_size import by_size
+from lam_vllm.evaluation.measures.ecr import FLOORS, Point, ecr, floor_costs, points
+from lam_vllm.evaluation.measures.gold import Figure, gold_rates, net_removal
+from lam_vllm.evaluation.measures.outcomes import BFR_ASSUMES, BUDGETS_TOKENS, RSC_ASSUMES, bfr, rsc
 from lam_vllm.evaluation.rows import Row, by
 from lam_vllm.evaluation.tables import Column, Figures, number, percent
 from lam_vllm.performance_model.ledger import Outcome, Workload, break_even, eta

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lam_vllm.evaluation.gold import Figure, net_removal
+from lam_vllm.evaluation.measures.gold import Figure, net_removal
 from lam_vllm.evaluation.rows import Row
 
 

@@ -1,0 +1,1 @@
+"""Recorded runs sent to a server, plugin off and on."""

@@ -1,0 +1,1 @@
+"""What a measure says of rows, lines or embeddings; each module has one."""

@@ -1,0 +1,1 @@
+"""The paper's evaluation: its tables and figures, out of measures."""
