@@ -1,6 +1,6 @@
 """Short names for directories that begin many lines of one listing (option `directory_aliases`).
 
-A listing prints the same directory in front of every name. Its first printed lines then define `~1/`, and so on, and
+A listing prints the same directory in front of every name. Its first printed lines then define `@1/`, and so on, and
 lines that begin with such a directory begin with its short name instead: a line is its alias written out, and the rest.
 """
 
@@ -15,7 +15,7 @@ from typing import TypeAlias
 from lam_vllm.stubs import DIRECTORY_CHARACTERS, Stub, format_stub, parse_stub
 
 Aliases: TypeAlias = tuple[str, ...]
-"""Directories, each with its last slash; the first is `~1/`."""
+"""Directories, each with its last slash; the first is `@1/`, which no shell expands."""
 
 MOST_ALIASES = 3
 """More than a reader keeps in mind."""
@@ -25,6 +25,7 @@ NAME_CHARACTERS = 10
 """A short name costs three tokens, as much as some ten characters of a path."""
 LEAST_GAIN_CHARACTERS = 50
 """A definition costs some ten tokens besides the directory that it names."""
+_SHORT_NAME = re.compile("@[0-9]+/")
 _DIRECTORY = re.compile(rf"[^\s\[\]]{{0,{DIRECTORY_CHARACTERS}}}/")
 
 
@@ -33,7 +34,7 @@ def choose_aliases(pieces: Sequence[str], known: Collection[object]) -> Aliases:
 
     What they save in tokens, in the lines that then stay, is for the caller to count.
     """
-    if any(piece.startswith("~") for piece in pieces):  # it could be read as a short name
+    if any(_SHORT_NAME.match(piece) for piece in pieces):  # it would be read as one of ours
         return ()
     lines: Counter[str] = Counter()
     for piece in pieces:
@@ -69,7 +70,7 @@ def split_definitions(lines: list[str]) -> tuple[Aliases, list[str]]:
 def shortened(piece: str, aliases: Aliases) -> str:
     """The line as it is printed: the longest directory that it begins with gives way to its short name."""
     alias = longest_alias(piece, aliases)
-    return f"~{aliases.index(alias) + 1}/{piece.removeprefix(alias)}" if alias else piece
+    return f"@{aliases.index(alias) + 1}/{piece.removeprefix(alias)}" if alias else piece
 
 
 def longest_alias(piece: str, aliases: Aliases) -> str:
@@ -80,8 +81,8 @@ def longest_alias(piece: str, aliases: Aliases) -> str:
 def written_out(line: str, aliases: Aliases) -> str:
     """The inverse of `shortened`."""
     for number, prefix in enumerate(aliases, start=1):
-        if line.startswith(f"~{number}/"):
-            return prefix + line.removeprefix(f"~{number}/")
+        if line.startswith(f"@{number}/"):
+            return prefix + line.removeprefix(f"@{number}/")
     return line
 
 

@@ -19,7 +19,7 @@ LONG_LINE_CHARACTERS = 500
 NUMBER_STARTS = frozenset(" 123456789")
 """Only a piece that begins with one of these can carry a line number."""
 _NUMBERED = re.compile(r"( *)([1-9][0-9]{0,8})([\t|→]|[:\-](?![0-9][0-9](?![0-9])))")
-_PART_END = re.compile(r", |; |> |\\n|[{\[}\]]")
+_PART_END = re.compile(r", |; |> |\\n|[{}\]]|(?<!\x1b)\[")  # ESC [ begins an escape sequence of a terminal
 
 
 def number_key(line: str) -> tuple[Key, int]:

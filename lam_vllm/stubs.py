@@ -26,7 +26,7 @@ class Stub(NamedTuple):
     like         lines A-B of result R, without those in `gone`, and with the `many` lines that follow the stub
     next         `many` lines from where the last reference would go on
     repeat       the last `many` lines of this text, `times` times more
-    alias        `~first/` at the start of a line below is the directory `prefix`; only at the top of a text
+    alias        `@first/` at the start of a line below is the directory `prefix`; only at the top of a text
     """
 
     kind: Kind
@@ -61,7 +61,7 @@ def parse_stub(line: str) -> Stub | None:
 
 def holds_stub(text: str) -> bool:
     """Whether a text, leading backslashes aside, holds anything that reads like a stub, alone on a line or not."""
-    if "repeat" not in text and "[like " not in text and "[~" not in text:
+    if "repeat" not in text and "[like " not in text and "[@" not in text:
         return False
     return _STUB.search(text) is not None
 
@@ -109,7 +109,7 @@ def _words(stub: Stub) -> str:
         case "window":
             return f"like window {stub.first} of result {stub.result}"
         case "alias":
-            return f"~{stub.first}/ is {stub.prefix} below"
+            return f"@{stub.first}/ is {stub.prefix} below"
 
 
 def _lines(stub: Stub) -> str:
@@ -148,7 +148,7 @@ _FORMS = (
     rf"(?:(?P<period>{_N}) )?(?P<periodunit>line|part)s? above repeats? (?P<times>{_N}) times",
     f"like {_range('like')} of result (?P<like>{_N})(?:{_GONE})?(?P<added>{_ADDED})?",
     rf"like window (?P<window>{_N}) of result (?P<holder>{_N})",
-    rf"~(?P<alias>{_N})/ is (?P<prefix>[^\s\[\]]{{0,{DIRECTORY_CHARACTERS}}}/) below",
+    rf"@(?P<alias>{_N})/ is (?P<prefix>[^\s\[\]]{{0,{DIRECTORY_CHARACTERS}}}/) below",
 )
 _STUB = re.compile(
     r"\[(?:" + "|".join(_FORMS) + rf")(?:, numbers (?P<shift>[+-]{_N}))?(?:, from «(?P<excerpt>[^»\n]{{0,"

@@ -46,7 +46,7 @@ LISTING = tuple(
     for language in ("af", "ar", "ast", "az")
 )
 
-lines = st.sampled_from((*LINES, *LISTING, "~1/admin/locale", "[~1/ is /workspace/ below]")) | st.text(
+lines = st.sampled_from((*LINES, *LISTING, "@1/admin/locale", "[@1/ is /workspace/ below]")) | st.text(
     st.characters(codec="utf-8"), max_size=20
 )
 blocks = st.lists(lines, min_size=1, max_size=8).map("\n".join)

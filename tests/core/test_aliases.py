@@ -17,8 +17,8 @@ LISTING = [
     f"{CONTRIB}{app}/{name}" for app in ("admin", "auth", "sites") for name in ("apps.py", "forms.py", "views.py")
 ]
 SHORT = [
-    f"[~1/ is {CONTRIB} below]",
-    *(f"~1/{app}/{name}" for app in ("admin", "auth", "sites") for name in ("apps.py", "forms.py", "views.py")),
+    f"[@1/ is {CONTRIB} below]",
+    *(f"@1/{app}/{name}" for app in ("admin", "auth", "sites") for name in ("apps.py", "forms.py", "views.py")),
 ]
 
 
@@ -60,8 +60,8 @@ def test_lines_that_repeat_do_not_ask_for_a_name(count_tokens: Callable[[str], i
     assert repeated.startswith("header\n[lines 2-10 of result 1 repeat]")
 
 
-def test_text_that_begins_a_line_with_a_tilde_keeps_its_directories(count_tokens: Callable[[str], int]) -> None:
-    assert not compacted(count_tokens, "\n".join([*LISTING, "~1/admin"])).changed
+def test_text_that_begins_a_line_like_a_short_name_keeps_its_directories(count_tokens: Callable[[str], int]) -> None:
+    assert not compacted(count_tokens, "\n".join([*LISTING, "@1/admin"])).changed
 
 
 def test_a_definition_that_a_tool_printed_passes_whole(count_tokens: Callable[[str], int]) -> None:
@@ -73,7 +73,7 @@ def test_a_definition_that_a_tool_printed_passes_whole(count_tokens: Callable[[s
 
 def test_the_longest_directory_wins_and_any_order_reads_back() -> None:
     aliases = ("/a/", "/a/b/c/", "/a/b/")
-    assert [shortened(path, aliases) for path in ("/a/x", "/a/b/x", "/a/b/c/x", "/z")] == ["~1/x", "~3/x", "~2/x", "/z"]
+    assert [shortened(path, aliases) for path in ("/a/x", "/a/b/x", "/a/b/c/x", "/z")] == ["@1/x", "@3/x", "@2/x", "/z"]
 
 
 def test_choosing_is_bounded_on_hostile_listings() -> None:
@@ -82,13 +82,13 @@ def test_choosing_is_bounded_on_hostile_listings() -> None:
     assert alias == "a/" * 24
 
 
-paths = st.lists(st.sampled_from(["a", "b", "~1", "", "x y", "é"]), max_size=4).map("/".join)
+paths = st.lists(st.sampled_from(["a", "b", "@1", "", "x y", "é"]), max_size=4).map("/".join)
 
 
 @given(st.lists(paths, max_size=8), st.lists(paths.map(lambda path: path + "/"), max_size=3, unique=True))
 def test_writing_out_is_the_inverse(lines: list[str], aliases: list[str]) -> None:
     for line in lines:
-        if not line.startswith("~"):
+        if not line.startswith("@"):
             assert written_out(shortened(line, tuple(aliases)), tuple(aliases)) == line
 
 

@@ -152,10 +152,10 @@ def test_a_short_line_is_not_readable_in_parts() -> None:
 
 
 def test_a_short_name_is_written_out_where_its_text_defines_it() -> None:
-    run = chat("/w/src/a.py\n/w/src/b.py", "~1/c.py")
-    found = distinct_lines(run, chat("[~1/ is /w/src/ below]\n~1/a.py\n~1/b.py", "~1/c.py"))
+    run = chat("/w/src/a.py\n/w/src/b.py", "@1/c.py")
+    found = distinct_lines(run, chat("[@1/ is /w/src/ below]\n@1/a.py\n@1/b.py", "@1/c.py"))
     assert (found.distinct, found.lost) == (3, ())
-    assert distinct_lines(run, chat("~1/a.py\n~1/b.py", "~1/c.py")).readable == 1
+    assert distinct_lines(run, chat("@1/a.py\n@1/b.py", "@1/c.py")).readable == 1
 
 
 def test_an_escaped_line_end_separates_words() -> None:

@@ -204,7 +204,7 @@ def test_a_short_name_is_a_note_at_the_top_of_its_listing(show: Show, three_laye
     block = shown.page.locator("#result-3 .block")
     assert block.locator("> *").first.get_attribute("class") == "cut alias"
     stub = block.locator(".stub").text_content()
-    assert (stub, block.locator("button").count()) == ("[~1/ is /workspace/project/source/library/ below]", 0)
+    assert (stub, block.locator("button").count()) == ("[@1/ is /workspace/project/source/library/ below]", 0)
 
 
 def test_keys_walk_over_cuts_and_turns(show: Show, three_layers: Inspection) -> None:

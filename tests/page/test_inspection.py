@@ -50,7 +50,7 @@ def test_each_cut_is_shown_with_what_its_stub_names(encoder: Encoder, count_toke
     assert like.decision.stub.startswith("[like lines 1-2")
     assert (like.original, like.representative) == ("".join(LIKE), "".join(SCRIPT))
     assert like.kept.removesuffix("\n") == "".join(NEW).removesuffix("\n")
-    assert (alias.original, alias.decision.stub) == ("", "[~1/ is /workspace/project/source/library/ below]")
+    assert (alias.original, alias.decision.stub) == ("", "[@1/ is /workspace/project/source/library/ below]")
     assert (shifted.original, shifted.representative) == ("".join(SHIFTED), "".join(NUMBERED))
 
 

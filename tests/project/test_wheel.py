@@ -52,7 +52,14 @@ def test_the_wheel_finds_its_configs_and_kernels(installed: Path) -> None:
 
 def test_the_wheel_brings_the_command(installed: Path) -> None:
     help_text = run(installed / "bin" / "lam-vllm", "--help", cwd=installed)
-    assert all(command in help_text for command in ("compact", "doctor", "replay", "serve"))
+    commands = ("analyze", "compact", "doctor", "eval", "inspect", "replay", "serve")
+    assert all(command in help_text for command in commands)
+
+
+def test_the_wheel_holds_the_page_and_the_papers_figures(installed: Path) -> None:
+    evaluation = next(installed.glob("lib/*/site-packages/lam_vllm/evaluation"))
+    assert (evaluation / "study" / "paper_tables.json").is_file()
+    assert {path.suffix for path in (evaluation / "inspection" / "assets").iterdir()} == {".css", ".js"}
 
 
 def test_the_wheel_offers_the_plugin_to_vllm_and_its_types_to_others(installed: Path) -> None:
