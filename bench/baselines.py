@@ -23,7 +23,7 @@ from lam_vllm.evaluation.rows import Row, by, keep_latest, read_rows
 
 ROWS = ROOT / "bench/results/baselines.jsonl"
 EXACT, ALIASES, GUARDED = ("exact", ""), ("exact", "directory aliases"), ("guarded", "t=0.95")
-SPAN_FOLDING = ("span_folding", "15 tokens")
+SPAN_FOLDING, OWN_TEXT = ("span_folding", "15 tokens"), ("span_folding", "own text too")
 
 
 def keys(rows: list[Row]) -> dict[str, float | None]:
@@ -34,10 +34,12 @@ def keys(rows: list[Row]) -> dict[str, float | None]:
     figures: dict[str, float | None] = {}
     for source in SOURCES:
         of_source = {key: group for key, group in by(rows, "source", "method", "setting").items() if key[0] == source}
-        exact, aliases, guarded, folding = (
-            net_removal(of_source.get((source, *method), [])) for method in (EXACT, ALIASES, GUARDED, SPAN_FOLDING)
+        exact, aliases, guarded, folding, own = (
+            net_removal(of_source.get((source, *method), []))
+            for method in (EXACT, ALIASES, GUARDED, SPAN_FOLDING, OWN_TEXT)
         )
         figures[f"exact_over_span_folding_{source}"] = _ratio(exact, folding)
+        figures[f"exact_over_span_folding_own_text_{source}"] = _ratio(exact, own)
         figures[f"guarded_over_exact_{source}"] = _ratio(guarded, exact)
         figures[f"exact_removed_{source}"] = _ratio(exact, 1.0)
         figures[f"exact_with_aliases_removed_{source}"] = _ratio(aliases, 1.0)

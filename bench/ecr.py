@@ -1,9 +1,9 @@
 """ECR@tau: the most that each family removes while it keeps a share tau of the gold lines, on the sources with patches.
 
-Families, settings and seeds are those of the paper's tables 16 and 17. Every run under every setting and seed is a row;
-rows are kept as they are made, in a file in the system's folder for temporary files, and results/ecr.jsonl.xz is its
-packed copy, from which every rate comes. Prints three tables for each source, and the first as one line of JSON, which
-results/ecr.json keeps.
+Families, settings and seeds are those of the paper's tables 16 and 17, and `exact`. Every run under every setting and
+seed is a row; rows are kept as they are made, in a file in the system's folder for temporary files, and
+results/ecr.jsonl.xz is its packed copy, from which every rate comes. Prints three tables for each source, and the first
+as one line of JSON, which results/ecr.json keeps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lam_vllm.evaluation.study.corpus_figures import sizes
 from lam_vllm.evaluation.study.sweep import sweep_tables
 
 SOURCES = ("mini_gemini3_verified", "openhands_study")
-NAMES = [family.method for family in FAMILIES]
+NAMES = ["exact", *(family.method for family in FAMILIES)]
 ROWS = Path(tempfile.gettempdir()) / "lam_vllm_bench_ecr.jsonl"
 PACKED = ROOT / "bench/results/ecr.jsonl.xz"
 

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import redirect_stdout
-from pathlib import Path
 from typing import Any
 
+import evidence_tables
+from corpus_data import SOURCES
 from removal_rows import RESULTS, RemovalRow
 from removal_table import print_table, table
+from stored import HERE, markdown, stored
 
 from lam_vllm.evaluation.measures.ecr import FLOORS
 from lam_vllm.evaluation.rows import read_rows
 from lam_vllm.evaluation.tables import number, percent
 
-HERE = Path(__file__).parent
 README = HERE / "README.md"
-
-
-def stored(name: str) -> dict[str, Any]:
-    """The line of JSON that the benchmark `name` printed last."""
-    figures: dict[str, Any] = json.loads((HERE / "results" / f"{name}.json").read_text(encoding="utf-8"))
-    return figures
-
-
-def markdown(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table whose first column is text and whose others are figures."""
-    first, *others = headings
-    head = f"| {first} | {' | '.join(others)} |\n|---|{'---:|' * len(others)}"
-    return "\n".join([head, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def speed() -> str:
@@ -107,6 +94,21 @@ def baselines() -> str:
     )
 
 
+def ratios() -> str:
+    figures = stored("baselines")
+    columns = {
+        "exact_over_span_folding": "exact over span folding",
+        "exact_over_span_folding_own_text": "own text too",
+        "guarded_over_exact": "guarded over exact",
+        "exact_removed": "exact removes",
+        "exact_with_aliases_removed": "with aliases",
+    }
+    return markdown(
+        ("source", *columns.values()),
+        ((source, *(_written(figures[f"{key}_{source}"], "{:.3f}".format) for key in columns)) for source in SOURCES),
+    )
+
+
 def ecr() -> str:
     figures = stored("ecr")
     return markdown(
@@ -133,18 +135,12 @@ def _written(value: Any, form: Callable[[Any], str]) -> str:
 
 
 def paper() -> str:
+    """The two layers in both orders, and what independence would predict, at every t (the paper's table 12)."""
     figures = stored("paper_numbers")
-    shares = ("l0", "l1_gross", "l1_net", "l1_l0_gross", "l1_l0_net")
+    shares = ("l0", "l1_gross", "l1_net", "l1_l0_gross", "l1_l0_net", "l0_l1_gross", "l0_l1_net", "independence")
     return markdown(
-        ("tokens", "windows", "dropped", "L0", "L1", "L1 net", "L1, L0", "L1, L0 net"),
-        [
-            (
-                f"{figures['observation_tokens']:,}",
-                str(figures["windows"]),
-                str(figures["dropped_windows"]),
-                *(f"{figures[name]:.2f}%" for name in shares),
-            )
-        ],
+        ("t", "L0", "L1", "L1 net", "L1, L0", "L1, L0 net", "L0, L1", "L0, L1 net", "if independent"),
+        ((t, *(f"{line[name]:.2f}%" for name in shares)) for t, line in figures["by_threshold"].items()),
     )
 
 
@@ -156,8 +152,17 @@ def main() -> None:
         "keys": keys,
         "removal": removal,
         "baselines": baselines,
+        "ratios": ratios,
         "ecr": ecr,
         "paper": paper,
+        "embedding_space": evidence_tables.embedding_space,
+        "margins": evidence_tables.margins,
+        "relations": evidence_tables.relations,
+        "encoders": evidence_tables.encoders,
+        "determinism": evidence_tables.determinism,
+        "semdedup_seeds": evidence_tables.semdedup_seeds,
+        "references": lambda: evidence_tables.wordings("references"),
+        "aliases": lambda: evidence_tables.wordings("aliases"),
     }
     text = README.read_text(encoding="utf-8")
     for name, make in makers.items():

@@ -76,7 +76,7 @@ def wilson(hits: int, total: int) -> tuple[float, float]:
 def sign_test(lost: int, gained: int) -> float:
     """The exact two-sided McNemar test: the chance of so uneven a split of the discordant pairs, or a worse one."""
     total = lost + gained
-    tail = sum(comb(total, count) for count in range(min(lost, gained) + 1)) / 2**total
+    tail = sum(comb(total, count) for count in range(min(lost, gained) + 1)) / (1 << total)
     return min(1.0, 2 * tail)
 
 
