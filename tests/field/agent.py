@@ -21,6 +21,7 @@ LINES = MODULE.split("\n")
 OTHER = "\n".join(
     f"{name}: checked and found in good order at the last visit" for name in ("mast", "hull", "keel", "sail", "rope")
 )
+FOLDER = "/srv/pilot/workspace/harbour/contrib/"
 
 
 def agent(*results: Any, tool: str = "read") -> list[dict[str, Any]]:
@@ -48,6 +49,11 @@ def emitted(compaction: Compaction) -> list[Any]:
 def numbered(lines: Sequence[str], first: int = 1) -> str:
     """Lines as a file viewer prints them."""
     return "\n".join(f"{number:6}\t{line}" for number, line in enumerate(lines, first))
+
+
+def listing(*names: str, folder: str = FOLDER) -> str:
+    """Three files in each of the folders of these names: with `directory_aliases` `folder` gets a short name."""
+    return "\n".join(f"{folder}{name}/{file}.py" for name in names for file in ("apps", "forms", "views"))
 
 
 def ledger(raised: int, accounts: int = 16) -> str:

@@ -13,7 +13,7 @@ import pytest
 from lam_vllm import Compaction, OptionError, make_config, prefix_breaks
 from lam_vllm.types import Message
 
-from .agent import MODULE, OTHER, Make, agent, emitted, numbered
+from .agent import MODULE, OTHER, Make, agent, emitted, listing, numbered
 
 BLOCK_TOKENS = 16
 EDITED = MODULE.replace("timeout=30", "timeout=31")
@@ -84,6 +84,23 @@ def test_f05_old_results_stay_as_they_were_sent_however_long_the_history(make: M
     messages = agent(*results)
     assert prefix_breaks(make().compact, messages) == []
     assert emitted(make().compact(messages))[0] == results[0]
+
+
+def test_f05_short_names_of_directories_stay_as_they_were_sent(make_careful: Make) -> None:
+    first, wider = listing("berth", "crew", "tide"), listing("berth", "crew", "tide", "wind", "yard", "zone")
+    messages = agent(
+        first,
+        MODULE,
+        f"{OTHER}\n{wider}",
+        wider,
+        first,
+        listing("ant", "bee", "cod", folder="/opt/pilot/made/by/hand/"),
+    )
+    compactor = make_careful(directory_aliases=True)
+    assert prefix_breaks(compactor.compact, messages) == []
+    tops = [content.split("\n")[0] for content in emitted(compactor.compact(messages))]
+    defined = [top.startswith("[@1/ is ") for top in tops]
+    assert defined == [True, False, True, False, False, True]
 
 
 def test_f06_a_reference_does_not_depend_on_how_many_turns_lie_between(make: Make) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from lam_vllm import Compactor, make_config
 
-from .agent import MODULE, OTHER, Make, agent, emitted
+from .agent import MODULE, OTHER, Make, agent, emitted, listing
 
 IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk" * 40
 MEDIA = [
@@ -165,6 +165,16 @@ def test_f30_the_same_result_comes_out_the_same_from_every_api(make: Make) -> No
     assert second([text_part(MODULE)]) == [text_part(chat)]
     assert second([text_part(MODULE, "input_text")]) == [text_part(chat, "input_text")]
     assert second([text_part(MODULE, "output_text")]) == [text_part(chat, "output_text")]
+
+
+@pytest.mark.parametrize("kind", ["text", "input_text", "output_text"])
+def test_f30_short_names_of_directories_come_out_the_same_from_every_api(make_careful: Make, kind: str) -> None:
+    first, second = listing("berth", "crew", "tide"), listing("ant", "bee", "cod", folder="/opt/pilot/made/by/hand/")
+    strings = emitted(make_careful(directory_aliases=True).compact(agent(first, second)))
+    assert [text.split("\n")[1] for text in strings] == ["@1/berth/apps.py", "@1/ant/apps.py"]
+    parts = [text_part(first, kind), *MEDIA, text_part(second, kind)]
+    (content,) = emitted(make_careful(directory_aliases=True).compact(agent(parts)))
+    assert content == [text_part(strings[0], kind), *MEDIA, text_part(strings[1], kind)]
 
 
 @pytest.mark.parametrize("content", ["", None, [], " ", "\n", " \n\t\r\n" * 400, [text_part("")], [text_part(" \n")]])

@@ -12,7 +12,7 @@ from lam_vllm.encoders.base import Encoder
 from lam_vllm.stubs import parse_stub
 from lam_vllm.types import Decision, Message
 
-from .agent import LINES, MODULE, OTHER, Answer, Make, agent, emitted, ledger, numbered
+from .agent import FOLDER, LINES, MODULE, OTHER, Answer, Make, agent, emitted, ledger, listing, numbered
 
 READS = 592
 TEST_RUN = """\
@@ -168,6 +168,18 @@ def test_f37_every_reference_names_text_that_stands_in_this_very_request(count_t
         assert look_up(compaction.messages, cut.target_result, first, last).split("\n") == lines
 
 
+def test_f37_what_a_reference_names_in_a_listing_stands_there_under_its_short_name(
+    count_tokens: Callable[[str], int],
+) -> None:
+    messages = agent(f"{OTHER}\n{listing('berth', 'crew', 'tide')}", listing("crew", "tide", "wind"), MODULE)
+    options = {"profile": "exact", "directory_aliases": True}
+    compaction = Compactor(make_config(options), count_tokens).compact(messages)
+    (cut,) = (cut for cut in compaction.decisions if cut.layer == "l0")
+    assert printed(compaction, cut) == [line.replace(FOLDER, "@1/") for line in removed(messages, cut)]
+    first, last = cut.target_lines or (1, 0)
+    assert look_up(compaction.messages, cut.target_result, first, last).split("\n") == removed(messages, cut)
+
+
 def test_f37_when_the_client_drops_the_original_the_repeat_is_whole_again(make: Make) -> None:
     compactor = make()
     messages = agent(MODULE, OTHER, MODULE)
@@ -184,6 +196,14 @@ def test_f39_a_first_read_is_whole_though_another_conversation_has_read_it(make:
     child = [{"role": "system", "content": "You are a helper of another agent."}, *agent(MODULE)[1:]]
     for salt in ("", "another tenant"):
         assert compactor.compact(child, salt=salt).messages is child
+
+
+def test_f39_a_short_name_that_another_conversation_defined_is_defined_again(make_careful: Make) -> None:
+    compactor = make_careful(directory_aliases=True)
+    files = listing("berth", "crew", "tide")
+    parent, child = ([{"role": "system", "content": name}, *agent(files)] for name in ("parent", "child"))
+    assert emitted(compactor.compact(child)) == emitted(compactor.compact(parent))
+    assert emitted(compactor.compact(child))[0].startswith(f"[@1/ is {FOLDER} below]")
 
 
 def test_f40_a_rerun_with_the_same_output_says_that_it_ran_and_printed_the_same(make_careful: Make) -> None:

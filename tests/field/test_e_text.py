@@ -19,7 +19,7 @@ from lam_vllm.encoders.base import Encoder
 from lam_vllm.stubs import Stub, parse_stub
 from lam_vllm.windows import fixed_windows, line_windows
 
-from .agent import LINES, MODELS, MODULE, OTHER, Make, agent, emitted, ledger, numbered
+from .agent import FOLDER, LINES, MODELS, MODULE, OTHER, Make, agent, emitted, ledger, listing, numbered
 
 SOURCE = """\
 class Harbour:
@@ -72,7 +72,7 @@ def covered(stub: Stub) -> int:
 
 
 def test_f61_redraws_and_colours_are_text_like_any_other(make_careful: Make) -> None:
-    bar = "\r".join(f"downloading the charts {percent:3}% of all" for percent in range(0, 100, 5))
+    bar = "\r".join(f"downloading the charts {percent:3}% of all" for percent in range(0, 100, 8))
     green, red = f"\x1b[32m{bar}\x1b[0m", f"\x1b[31m{bar}\x1b[0m"
     messages = agent(green, f"{green}\ndone\r", red)
     compaction = make_careful().compact(messages)
@@ -84,6 +84,21 @@ def test_f61_redraws_and_colours_are_text_like_any_other(make_careful: Make) -> 
     assert reconstruct(compaction.messages) == messages
 
 
+def test_f61_40_redraws_are_one_line_and_no_escape_sequence_is_torn(make_careful: Make) -> None:
+    green = "\r".join(f"\x1b[32mcharts {percent:3}%\x1b[0m of all, wait" for percent in range(40))
+    red = green.replace("\x1b[32m", "\x1b[31m")
+    messages = agent(green, f"{green}\ndone", f"{red}\ndone")
+    compaction = make_careful().compact(messages)
+    contents = emitted(compaction)
+    assert contents[0] == green
+    assert [line.partition("]")[0] for line in contents[1].split("\n")] == [
+        "[parts 1-41 of result 1 repeat, from «\x1b[32mcharts »",
+        "done",
+    ]
+    assert not any(line.endswith(("\x1b", "\x1b[")) for content in contents for line in content.split("\n"))
+    assert reconstruct(compaction.messages) == messages
+
+
 def test_f63_composed_and_decomposed_letters_are_different_text(make_careful: Make) -> None:
     composed = "\n".join(f"caf\u00e9 number {n} on the quay of M\u00e1laga opens at {n}" for n in range(6, 12))
     decomposed = composed.replace("\u00e9", "e\u0301").replace("\u00e1", "a\u0301")
@@ -92,6 +107,16 @@ def test_f63_composed_and_decomposed_letters_are_different_text(make_careful: Ma
     assert emitted(compaction)[:2] == [composed, decomposed]
     assert emitted(compaction)[2].startswith("[result 1 repeats]")
     assert reconstruct(compaction.messages) == messages
+
+
+def test_f63_composed_and_decomposed_directories_have_no_short_name_in_common(make_careful: Make) -> None:
+    composed = listing("berth", "crew", "tide", folder="/srv/pilot/workspace/m\u00e1laga/contrib/")
+    decomposed = composed.replace("\u00e1", "a\u0301")
+    compaction = make_careful(directory_aliases=True).compact(agent(f"{composed}\n{decomposed}"))
+    assert sorted(stub.prefix for stub in stubs_in(emitted(compaction)[0])) == sorted(
+        listing_.split("berth")[0] for listing_ in (composed, decomposed)
+    )
+    assert reconstruct(compaction.messages) == agent(f"{composed}\n{decomposed}")
 
 
 @pytest.mark.parametrize("kind", ["minified", "base64"])
@@ -110,6 +135,21 @@ def test_f65_a_giant_line_costs_linear_work_and_its_repeat_is_found(
     assert len(emitted(compaction)[1]) < len(line) / 1000
     assert sum(counted) <= 2.1 * len(line)
     assert compaction.report.work.encoder_calls == 0
+
+
+def test_f65_a_giant_listing_costs_linear_work(make_careful: Make, remembering: Encoder) -> None:
+    files = listing(*(f"{hashlib.blake2b(str(n).encode(), digest_size=4).hexdigest()}" for n in range(2_000)))
+    counted: list[int] = []
+
+    def count_characters(text: str) -> int:
+        counted.append(len(text))
+        return len(text) // 3
+
+    config = make_careful(directory_aliases=True, max_windows=0).config
+    compaction = Compactor(config, count_characters, remembering).compact(agent(files, files))
+    assert len(emitted(compaction)[0]) < 0.7 * len(files)
+    assert len(emitted(compaction)[1]) < 200
+    assert sum(counted) <= 6 * len(files)
 
 
 def test_f65_a_giant_line_costs_the_papers_rule_no_more_than_its_cap(
@@ -183,6 +223,13 @@ def test_f67_lines_that_repeat_inside_a_text_leave_their_count(make_careful: Mak
     assert content.endswith("\n}\n}\n\n\nreturn None\nreturn None")
 
 
+def test_f67_every_line_of_a_listing_is_there_under_its_short_name(make_careful: Make) -> None:
+    files = [*listing("berth", "crew", "tide").split("\n"), "", "}", "9 files"]
+    content = emitted(make_careful(directory_aliases=True).compact(agent("\n".join(files))))[0].split("\n")
+    assert content[1:] == [line.replace(FOLDER, "@1/") for line in files]
+    assert [stub.prefix for stub in stubs_in(content[0])] == [FOLDER]
+
+
 def test_f68_kept_lines_stand_in_order_as_they_were_indented(make_careful: Make) -> None:
     edited = SOURCE.replace("guests=0", "guests=2").replace("return total", "return dict(total)")
     content = emitted(make_careful().compact(agent(SOURCE, edited)))[1]
@@ -235,3 +282,13 @@ def test_f71_no_result_costs_more_tokens_than_before(make_careful: Make, count_t
     assert emitted(compaction)[:4] == small[:4]
     assert compaction.report.reasons["not_shorter"] >= 1
     assert all(cut.removed_tokens > cut.stub_tokens for cut in compaction.decisions)
+
+
+def test_f71_no_listing_costs_more_tokens_than_before(make_careful: Make, count_tokens: Callable[[str], int]) -> None:
+    folders = ("/a/", "responsibilities/", FOLDER, "https://pilot.example/charts/of/the/inner/harbour/")
+    names = {many: [f"{letter}{many}" for letter in "abcdefgh"[:many]] for many in (1, 2, 4, 8)}
+    files = [listing(*of, folder=folder) for folder in folders for of in names.values()]
+    compaction = make_careful(min_tokens=0, directory_aliases=True).compact(agent(*files, files[-1]))
+    for before, after in zip([*files, files[-1]], emitted(compaction), strict=True):
+        assert after == before or count_tokens(after) < count_tokens(before)
+    assert {cut.layer for cut in compaction.decisions} >= {"l0", "alias"}

@@ -84,6 +84,37 @@ def test_tokenize_and_count_tokens_count_what_a_request_would_prefill(hooked: Li
     assert count_tokens(hooked, messages, True) == len(rendered_ids(hooked, "messages", messages))
 
 
+SALTED = {
+    "chat": "/v1/chat/completions/render",
+    "responses": "/v1/responses/render",
+    "messages": "/v1/messages/render",
+    "tokenize": "/tokenize",
+}
+
+
+@pytest.mark.parametrize("api", SALTED)
+def test_a_salt_tells_tenants_apart_on_every_api_whatever_carries_it(api: str, hooked: LiveServer) -> None:
+    messages = [{"role": "user", "content": f"Only the {api} test asks this."}, *recorded()[1:]]
+    fields = {"messages": messages} if api == "tokenize" else body(api, messages)
+
+    def newly_removed(salt: str, *, by_header: bool) -> float:
+        """A removal counts where a text is first met: again under another salt, not again under the same."""
+        carried = {} if by_header else {"cache_salt": salt}
+        with hooked.client() as client:
+            headers = {"x-lam": "true"} | ({"x-lam-cache-salt": salt} if by_header else {})
+            before = client.get("/v1/lam/status").json()["tokens_removed"]["l0"]
+            client.post(
+                SALTED[api], json={"model": SERVED_NAME, **fields, **carried}, headers=headers
+            ).raise_for_status()
+            after = client.get("/v1/lam/status").json()["tokens_removed"]["l0"]
+        return float(after - before)
+
+    first = newly_removed("one", by_header=False)
+    assert first > 500
+    assert newly_removed("one", by_header=False) == newly_removed("one", by_header=True) == 0
+    assert newly_removed("two", by_header=True) == newly_removed("three", by_header=False) == first
+
+
 def test_the_report_header_and_the_metrics_tell_the_same_story(hooked: LiveServer) -> None:
     def metric(name: str) -> float:
         with hooked.client() as client:
