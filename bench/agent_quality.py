@@ -65,9 +65,7 @@ def run_arms(asked: argparse.Namespace, url: str) -> str:
                 run = attempt(task, model, "off" if arm == "off" else on, seed)
                 with path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps({"source": arm, **run}) + "\n")
-                print(
-                    f"{arm}: {run['id']}: {run['ended']}, {'solved' if run['resolved'] else 'not solved'}", flush=True
-                )
+                print(f"{arm}: {run['id']}: {run['ended']}, solved: {run['resolved']}", flush=True)
     asked.off, asked.on = [arms["off"]], [arms["on"]]
     return PACKAGED if asked.packaged else model.name
 

@@ -54,7 +54,7 @@ def figures(off: Sequence[Attempt], on: Sequence[Attempt]) -> dict[str, Any]:
     """
     tasks = by_task(off, on)
     arms = [[attempt for pair in tasks.values() for attempt in pair[arm]] for arm in (0, 1)]
-    lines = {}
+    lines: dict[str, dict[str, Any]] = {}
     for name, measure in MEASURES.items():
         values = [measure(arm) for arm in arms]
         lines[name] = {

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from lam_vllm.compactor import Compactor
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.inspection import Cut, inspect_run
+from lam_vllm.evaluation.inspection.view import Cut, inspect_run
 from lam_vllm.evaluation.readable import shown_by
 from lam_vllm.evaluation.rereads import Reread
 from lam_vllm.lines import Unit, cut_text, renumbered

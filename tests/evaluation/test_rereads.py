@@ -10,7 +10,7 @@ import pytest
 from lam_vllm import Compactor, make_config, reconstruct
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.inspection import inspect_run
+from lam_vllm.evaluation.inspection.view import inspect_run
 from lam_vllm.evaluation.rereads import Reread, find_rereads
 from lam_vllm.evaluation.second_reads import SecondReads, second_reads, tells_the_truth
 from lam_vllm.types import Message
@@ -74,7 +74,7 @@ def test_a_line_is_new_where_nothing_above_shows_it() -> None:
     twice = [*FILE[:5], "value_10 = None", *FILE[6:10], "value_10 = None", *FILE[11:]]
     snippet = ("sed -n 5,15p file.py", numbered(["value_10 = None"], 11))
     (alone,) = find_rereads(run_of(("cat", FILE), (SED, twice)).messages)
-    assert (alone.changed, alone.new) == ((5, 10), {5})
+    assert (alone.changed, alone.new) == ((5, 10), frozenset({5}))
     (seen,) = find_rereads(run_of(("cat", FILE), snippet, ("cat", CHANGED)).messages)
     assert (seen.changed, seen.new) == ((10,), frozenset())
 
