@@ -19,7 +19,7 @@ LONG_LINE_CHARACTERS = 500
 NUMBER_STARTS = frozenset(" 123456789")
 """Only a piece that begins with one of these can carry a line number."""
 _NUMBERED = re.compile(r"( *)([1-9][0-9]{0,8})([\t|→]|[:\-](?![0-9][0-9](?![0-9])))")
-_PART_END = re.compile(r", |; |> |\\n|[{}\]]|(?<!\x1b)\[")  # ESC [ begins an escape sequence of a terminal
+_PART_END = re.compile(r", |; |> |,(?=[\"{])|>(?=<)|\\n|[{}\]]|(?<!\x1b)\[")  # ESC [ begins an escape sequence
 
 
 def number_key(line: str) -> tuple[Key, int]:
@@ -77,7 +77,7 @@ def is_long(line: str) -> bool:
 
 
 def cut_parts(line: str) -> list[str]:
-    """The line cut after `, `, `; `, `> `, brackets and an escaped newline: a cut depends on two characters alone."""
+    """The line cut where JSON, XML and code can be (`_PART_END`): each cut depends on two characters alone."""
     # One match at a time: a single split of a megabyte would keep every other thread waiting.
     last = len(line) - line.endswith("\n")  # a line end is no part of its own
     ends = [found.end() for found in _PART_END.finditer(line) if found.end() < last]

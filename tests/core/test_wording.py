@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -66,6 +67,22 @@ def test_parts_of_a_long_line_are_quoted(count_tokens: Callable[[str], int]) -> 
         '[parts 6-9 of result 1 repeat, from «"address1": »]',
         '"zip": "10001", "membership": "gold"}{"user": "another_person_4711", "age": 44, ',
     ]
+
+
+@pytest.mark.parametrize(
+    ("document", "old", "new"),
+    [
+        ("".join(f"<name>node {n}</name><chain><hop>{7 * n}</hop></chain>" for n in range(30)), "node 17<", "node 71<"),
+        (json.dumps([{"id": n, "name": f"node {n}"} for n in range(40)], separators=(",", ":")), "node 17", "node 71"),
+    ],
+    ids=["xml", "json without spaces"],
+)
+def test_one_changed_value_of_a_document_in_one_line_is_all_that_stays(
+    count_tokens: Callable[[str], int], document: str, old: str, new: str
+) -> None:
+    text = emitted(count_tokens, document, document.replace(old, new))[1]
+    assert new in text
+    assert count_tokens(text) < count_tokens(document) / 5
 
 
 def test_a_line_of_a_result_can_be_looked_up_with_references_written_out(count_tokens: Callable[[str], int]) -> None:
