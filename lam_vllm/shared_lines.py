@@ -24,14 +24,16 @@ class _Hit(NamedTuple):
 def find_stretch(memory: ConversationMemory, before: int, lines: Sequence[int], tokens: Sequence[int]) -> Place | None:
     """Where the most tokens of these lines (keys, and what each costs) stand together, or None if nowhere.
 
-    Only whole lines printed at array places below `before`, in one text, with no stub between them.
+    Only whole lines printed at array places below `before`, in one text, with no stub between them; not in a text that
+    counts parts, since the stub counts lines.
     """
     by_section: defaultdict[int, list[_Hit]] = defaultdict(list)
     for line, (key, cost) in enumerate(zip(lines, tokens, strict=True)):
-        if cost >= LEAST_LINE_TOKENS:
-            for position in _few(memory.lines.places_of(key)):
-                if 0 <= position < before:
-                    by_section[memory.section_at(position).start].append(_Hit(line, position, cost))
+        places = _few(memory.lines.places_of(key)) if cost >= LEAST_LINE_TOKENS else []
+        for position in places:
+            section = memory.section_at(position)
+            if 0 <= position < before and section.unit == "line":
+                by_section[section.start].append(_Hit(line, position, cost))
     if not by_section:
         return None
     start = max(by_section, key=lambda section: (_shared_tokens(by_section[section]), -section))

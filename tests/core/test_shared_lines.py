@@ -53,3 +53,9 @@ def test_lines_that_say_nothing_are_no_reason() -> None:
 def test_what_is_printed_later_is_not_proposed() -> None:
     memory = shown("x", "a b c")
     assert stretch(memory, "a b c", before=memory.sections[1].start) is None
+
+
+def test_a_text_that_counts_parts_is_not_proposed() -> None:
+    memory = shown("a b c")
+    memory.sections[0] = memory.sections[0]._replace(unit="part")
+    assert stretch(memory, "a b c") is None
