@@ -2,8 +2,8 @@
 
 Families, settings and seeds are those of the paper's tables 16 and 17, and `exact`. Every run under every setting and
 seed is a row; rows are kept as they are made, in a file in the system's folder for temporary files, and
-results/ecr.jsonl.xz is its packed copy, from which every rate comes. Prints three tables for each source, and the first
-as one line of JSON, which results/ecr.json keeps.
+results/ecr.jsonl.xz is its packed copy, from which every rate comes. Prints three tables for each source, and the same
+figures as one line of JSON, which results/ecr.json keeps.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import tempfile
 from pathlib import Path
 
 from corpus_data import ROOT, corpus_runs, served_tokens
-from methods import SETUP, measured
+from methods import SETUP, measure_all, method_inputs
 from rich.console import Console
 
+from lam_vllm.evaluation.measure import families
 from lam_vllm.evaluation.measures.ecr import FAMILIES
 from lam_vllm.evaluation.rows import Row, keep_latest, read_rows
 from lam_vllm.evaluation.study.corpus_figures import sizes
@@ -40,7 +41,8 @@ def main() -> None:
     names, sources = asked.family or NAMES, asked.source or SOURCES
     runs = corpus_runs(sources, asked.limit)
     if not asked.show:
-        measured(names, runs, asked.rows, sweep=True)
+        inputs = method_inputs(runs)
+        measure_all(families(names, inputs, sweep=True), inputs, asked.rows)
         keep_latest(asked.rows, Row)
         if asked.rows == ROWS:
             PACKED.write_bytes(lzma.compress(asked.rows.read_bytes()))

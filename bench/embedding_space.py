@@ -8,22 +8,21 @@ results/embedding_space.json keeps.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from corpus_data import ROOT, SOURCES, corpus_runs, machine
+from corpus_data import corpus_runs, machine
 from remembered import RememberedEncoder
+from stored import measured_or_stored
 
 from lam_vllm.encoders import Encoder, load_encoder
 from lam_vllm.evaluation.baselines.windowed import WindowEmbeddings
 from lam_vllm.evaluation.measures.relations import relations
 from lam_vllm.evaluation.measures.space import Space, rank_margins, retrieval_figures, space, window_figures
 
-RESULTS = ROOT / "bench/results/embedding_space.json"
 THRESHOLDS = (0.99, 0.98, 0.96, 0.95, 0.90)
 DIGITS = 6
 Figures = dict[str, Any]
@@ -52,7 +51,7 @@ def measure(sources: Sequence[str], limit: int | None) -> Figures:
     by_source = {source: spaces(source, limit, encoder) for source in sources}
     if len(sources) > 1:
         by_source["all"] = [run for runs in by_source.values() for run in runs]
-    return {
+    figures = {
         source: {
             "runs": len(runs),
             "margins": [asdict(line) for line in rank_margins(runs)],
@@ -60,13 +59,14 @@ def measure(sources: Sequence[str], limit: int | None) -> Figures:
         }
         for source, runs in by_source.items()
     }
+    return {"setup": machine(), "sources": rounded(figures)}
 
 
 def rounded(value: Any) -> Any:
     """The same figures with fewer digits, so that the file stays small."""
     if isinstance(value, dict):
         return {key: rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [rounded(item) for item in value]
     return round(value, DIGITS) if isinstance(value, float) else value
 
@@ -118,18 +118,7 @@ def print_ranks(figures: Figures) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--source", choices=SOURCES, action="append", help="only this one (may be repeated)")
-    parser.add_argument("--limit", type=int, help="of each source only the first runs")
-    parser.add_argument("--show", action="store_true", help="measure nothing, print what the file holds")
-    asked = parser.parse_args()
-    if asked.show:
-        figures = json.loads(RESULTS.read_text(encoding="utf-8"))
-    else:
-        figures = rounded({"setup": machine(), "sources": measure(asked.source or SOURCES, asked.limit)})
-        figures = json.loads(json.dumps(figures))  # keys as the file has them
-        if not asked.source and asked.limit is None:
-            RESULTS.write_text(json.dumps(figures) + "\n", encoding="utf-8")
+    figures = measured_or_stored(__doc__, "embedding_space", measure)
     print(figures["setup"])
     print_space(figures["sources"])
     print_ranks(figures["sources"])

@@ -8,7 +8,6 @@ time. Prints a table, and the same figures as one line of JSON, which results/en
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from corpus_data import ROOT, SOURCES, corpus_runs, machine, observed
+from corpus_data import SOURCES, corpus_runs, machine, observed
 from remembered import RememberedEncoder
+from stored import measured_or_stored
 
 from lam_vllm.encoders import Encoder, load_encoder
 from lam_vllm.evaluation.baselines.windowed import WindowEmbeddings
@@ -31,7 +31,6 @@ from lam_vllm.evaluation.study.encoder_table import (
     matching_threshold,
 )
 
-RESULTS = ROOT / "bench/results/encoders.json"
 THRESHOLD_COS = 0.95
 
 
@@ -89,7 +88,7 @@ def line(source: str, name: str, encoder: Encoder, runs: Sequence[Embedded], wan
     }
 
 
-def lines(sources: list[str], limit: int | None) -> list[dict[str, Any]]:
+def lines(sources: Sequence[str], limit: int | None) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
     for name, encoder in encoders():
         by_source = {source: embedded(source, limit, encoder) for source in sources}
@@ -120,19 +119,12 @@ def print_table(made: list[dict[str, Any]]) -> None:
         print(f"| {row['source']} | {row['encoder']} | {' | '.join(cells)} |")
 
 
+def measure(sources: Sequence[str], limit: int | None) -> dict[str, Any]:
+    return {"setup": machine(), "threshold_cos": THRESHOLD_COS, "limit": limit, "rows": lines(sources, limit)}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--source", choices=SOURCES, action="append", help="only this one (may be repeated)")
-    parser.add_argument("--limit", type=int, help="of each source only the first runs")
-    parser.add_argument("--show", action="store_true", help="measure nothing, print what the file holds")
-    asked = parser.parse_args()
-    if asked.show:
-        figures = json.loads(RESULTS.read_text(encoding="utf-8"))
-    else:
-        made = lines(asked.source or list(SOURCES), asked.limit)
-        figures = {"setup": machine(), "threshold_cos": THRESHOLD_COS, "limit": asked.limit, "rows": made}
-        if not asked.source:
-            RESULTS.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    figures = measured_or_stored(__doc__, "encoders", measure)
     first = f"; of each source the first {figures['limit']} runs" if figures["limit"] else ""
     print(f"{figures['setup']}{first}")
     print_table(figures["rows"])

@@ -1,4 +1,4 @@
-"""Tables of the measures in embedding space, of determinism and of the wordings, for README.md."""
+"""Tables of the measures in embedding space, of determinism, of second reads and of the wordings, for README.md."""
 
 from __future__ import annotations
 
@@ -95,6 +95,44 @@ def semdedup_seeds() -> str:
                 f"{line['shared_by_all_seeds']:.1%}",
             )
             for line in stored("determinism")["semdedup"]
+        ),
+    )
+
+
+def rereads() -> str:
+    """What a second read hides of an edit, by kind of pair, all sources together."""
+    titles = {
+        "any": "any action",
+        "by_command": "an editing command",
+        "by_content": "the assistant wrote a changed line",
+    }
+    lines = {(line["kind"], line["method"]): line for line in stored("rereads")["counts"] if line["source"] == "all"}
+    return markdown(
+        (
+            "between the reads",
+            "pairs",
+            "changed lines",
+            "hidden by `exact`",
+            "by `guarded`",
+            "new lines shown by both",
+            "`paper`: changed lines hidden",
+            "pairs that hide one",
+            "new lines not shown",
+        ),
+        (
+            (
+                title,
+                f"{paper['rereads']:,}",
+                f"{paper['changed']:,}",
+                f"{exact['hidden']:,}",
+                f"{guarded['hidden']:,}",
+                f"{min(exact['new_shown'], guarded['new_shown']):,} of {exact['new']:,}",
+                f"{paper['hidden']:,} ({paper['hidden'] / paper['changed']:.0%})",
+                f"{paper['hiding']:,} ({paper['hiding'] / paper['rereads']:.0%})",
+                f"{paper['new'] - paper['new_shown']:,}",
+            )
+            for kind, title in titles.items()
+            for exact, guarded, paper in [[lines[kind, method] for method in ("exact", "guarded", "paper")]]
         ),
     )
 

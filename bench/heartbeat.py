@@ -26,6 +26,7 @@ from lam_vllm.types import Message
 TICK_SECONDS = 0.001
 REPEATS = 5
 LONG_TEXT_CHARACTERS = 1_000_000
+IDLE = "nobody compacts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def main() -> None:
     largest = max(runs, key=lambda run: sum(map(len, observed(run.messages))))
     text = "\n".join(text for run in runs for text in observed(run.messages))[:LONG_TEXT_CHARACTERS]
     workloads = {
-        "nobody compacts": None,
+        IDLE: None,
         largest.id: list(largest.messages),
         "1 MB in lines, twice": printed_twice(text),
         "1 MB in one line, twice": printed_twice(text.replace("\n", " ")),

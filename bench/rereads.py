@@ -11,7 +11,6 @@ line of JSON, which results/rereads.json keeps.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections import defaultdict
@@ -19,8 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from corpus_data import ROOT, SOURCES, corpus_runs, machine, served_tokens
+from corpus_data import SOURCES, corpus_runs, machine, served_tokens
 from remembered import RememberedEncoder
+from stored import measured_or_stored
 
 from lam_vllm import Compactor, make_config, reconstruct
 from lam_vllm.encoders import load_encoder
@@ -28,7 +28,6 @@ from lam_vllm.evaluation.corpus import Run
 from lam_vllm.evaluation.rereads import Reread, find_rereads
 from lam_vllm.evaluation.second_reads import SecondReads, second_reads
 
-RESULTS = ROOT / "bench/results/rereads.json"
 METHODS = ("exact", "exact+alias", "guarded", "guarded+alias", "paper")
 KINDS: dict[str, Callable[[Reread], bool]] = {
     "any": lambda _: True,
@@ -57,7 +56,18 @@ def makers() -> dict[str, Callable[[], Compactor]]:
     return {method: maker(method) for method in METHODS}
 
 
-def measure(sources: Sequence[str], limit: int | None) -> Counts:
+def measure(sources: Sequence[str], limit: int | None) -> dict[str, Any]:
+    counts = counted(sources, limit)
+    order = [(kind, source, method) for kind in KINDS for source in (*SOURCES, "all") for method in METHODS]
+    lines = [
+        {"kind": kind, "source": source, "method": method, **asdict(counts[kind, source, method])}
+        for kind, source, method in order
+        if (kind, source, method) in counts
+    ]
+    return {"setup": machine(), "counts": lines}
+
+
+def counted(sources: Sequence[str], limit: int | None) -> Counts:
     counts: defaultdict[tuple[str, str, str], SecondReads] = defaultdict(SecondReads)
     made = makers()
     for run in corpus_runs(sources, limit):
@@ -95,24 +105,7 @@ def print_tables(figures: Sequence[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--source", choices=SOURCES, action="append", help="only this one (may be repeated)")
-    parser.add_argument("--limit", type=int, help="of each source only the first runs")
-    parser.add_argument("--show", action="store_true", help="measure nothing, print what the file holds")
-    asked = parser.parse_args()
-    if asked.show:
-        figures = json.loads(RESULTS.read_text(encoding="utf-8"))
-    else:
-        counts = measure(asked.source or SOURCES, asked.limit)
-        order = [(kind, source, method) for kind in KINDS for source in (*SOURCES, "all") for method in METHODS]
-        lines = [
-            {"kind": kind, "source": source, "method": method, **asdict(counts[kind, source, method])}
-            for kind, source, method in order
-            if (kind, source, method) in counts
-        ]
-        figures = {"setup": machine(), "counts": lines}
-        if not asked.source and asked.limit is None:
-            RESULTS.write_text(json.dumps(figures) + "\n", encoding="utf-8")
+    figures = measured_or_stored(__doc__, "rereads", measure)
     print(figures["setup"])
     print_tables(figures["counts"])
     print(json.dumps(figures))

@@ -5,17 +5,17 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from typing import Any
 
+import baseline_tables
+import duplicates
+import ecr_tables
 import evidence_tables
-from corpus_data import SOURCES
+from heartbeat import IDLE, REPEATS
 from removal_rows import RESULTS, RemovalRow
 from removal_table import print_table, table
 from stored import HERE, markdown, stored
 
-from lam_vllm.evaluation.measures.ecr import FLOORS
 from lam_vllm.evaluation.rows import read_rows
-from lam_vllm.evaluation.tables import number, percent
 
 README = HERE / "README.md"
 
@@ -74,64 +74,20 @@ def setup() -> str:
     return "\n".join(sorted({row.setup for row in read_rows(RESULTS, RemovalRow)}))
 
 
-def baselines() -> str:
-    forms: dict[str, Callable[[Any], str]] = {
-        "runs": str,
-        "removed_net": percent(2),
-        "gold_kept": percent(2),
-        "gold_kept_relaxed": percent(2),
-        "gold_witnessed": number(","),
-        "lines_kept": percent(2),
-        "distinct_lines": number(","),
-        "cpu_ms_per_1k_tokens": number(",.2f"),
-    }
+def heartbeat() -> str:
+    """The longest stall of another thread, by what one compacts meanwhile."""
+    stalls = {name: stall for name, stall in stored("heartbeat").items() if isinstance(stall, dict)}
     return markdown(
-        ("source", "method", "runs", "removed, net", "gold kept", "relaxed", "of", "lines kept", "of", "ms per 1K"),
+        ("workload", "compaction ms", "longest stall ms", f"worst of {REPEATS}"),
         (
-            (line["source"], line["label"], *(_written(line[key], form) for key, form in forms.items()))
-            for line in stored("baselines")["table"]
+            (
+                name,
+                "-" if name == IDLE else f"{stall['work_ms']:.1f}",
+                *(f"{stall[key]:.2f}" for key in ("longest_ms", "worst_ms")),
+            )
+            for name, stall in stalls.items()
         ),
     )
-
-
-def ratios() -> str:
-    figures = stored("baselines")
-    columns = {
-        "exact_over_span_folding": "exact over span folding",
-        "exact_over_span_folding_own_text": "own text too",
-        "guarded_over_exact": "guarded over exact",
-        "exact_removed": "exact removes",
-        "exact_with_aliases_removed": "with aliases",
-    }
-    return markdown(
-        ("source", *columns.values()),
-        ((source, *(_written(figures[f"{key}_{source}"], "{:.3f}".format) for key in columns)) for source in SOURCES),
-    )
-
-
-def ecr() -> str:
-    figures = stored("ecr")
-    return markdown(
-        ("source", "family", *(f"{floor:.3f}, at" for floor in FLOORS)),
-        (
-            (line["source"], line["method"], *(_binding(line, f"{floor:.3f}") for floor in FLOORS))
-            for name, lines in figures.items()
-            if name.startswith("ecr_")
-            for line in lines
-        ),
-    )
-
-
-def _binding(line: dict[str, Any], floor: str) -> str:
-    at = line[f"at_{floor}"]
-    return f"{_written(line[f'ecr_{floor}'], percent(2))}{f' at {at}' if at else ''}"
-
-
-def _written(value: Any, form: Callable[[Any], str]) -> str:
-    """What could not be measured stands in the file as words that say so."""
-    if isinstance(value, str):
-        return "not measurable" if "new text" in value else "-"
-    return "-" if value is None else form(value)
 
 
 def paper() -> str:
@@ -151,9 +107,15 @@ def main() -> None:
         "late_turn": late_turn,
         "keys": keys,
         "removal": removal,
-        "baselines": baselines,
-        "ratios": ratios,
-        "ecr": ecr,
+        "heartbeat": heartbeat,
+        "duplicates": lambda: duplicates.table(stored("duplicates")),
+        "baselines": baseline_tables.baselines,
+        "left_out": baseline_tables.left_out,
+        "ratios": baseline_tables.ratios,
+        "sizes": baseline_tables.sizes,
+        "ecr": ecr_tables.ecr,
+        "floors": ecr_tables.floors,
+        "outcomes": ecr_tables.outcomes,
         "paper": paper,
         "embedding_space": evidence_tables.embedding_space,
         "margins": evidence_tables.margins,
@@ -161,6 +123,7 @@ def main() -> None:
         "encoders": evidence_tables.encoders,
         "determinism": evidence_tables.determinism,
         "semdedup_seeds": evidence_tables.semdedup_seeds,
+        "rereads": evidence_tables.rereads,
         "references": lambda: evidence_tables.wordings("references"),
         "aliases": lambda: evidence_tables.wordings("aliases"),
     }
