@@ -71,7 +71,9 @@ def compact(
 
 @app.command()
 def analyze(
-    files: Annotated[list[str], typer.Argument(metavar="FILES", help="recorded runs: files, or names of data sets")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILES", help="recorded runs: files, folders, or names of data sets")
+    ],
     tokenizer: Annotated[str, typer.Option(help="the served model's: file, folder or hub name")],
     encoder: Annotated[str | None, typer.Option(help="an encoder profile, a folder or a hub name")] = None,
     profile: Annotated[
@@ -145,7 +147,7 @@ def replay(
 @app.command("eval")
 def evaluate(
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILES", help="recorded runs: files, or names of data sets")
+        list[str] | None, typer.Argument(metavar="FILES", help="recorded runs: files, folders, or names of data sets")
     ] = None,
     tokenizer: Annotated[str | None, typer.Option(help="file, folder or hub name; default: the encoder's")] = None,
     encoder: Annotated[

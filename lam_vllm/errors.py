@@ -22,9 +22,10 @@ class InputFileError(LamError, ValueError):
 
     def __init__(self, path: object, why: str, line: int | None = None) -> None:
         self.path = str(path)
+        self.why = why
         self.line = line
-        place = f"{path}, line {line}" if line is not None else f"{path}"
-        super().__init__(f"{place}: {why}")
+        self.place = f"{path}, line {line}" if line is not None else f"{path}"
+        super().__init__(f"{self.place}: {why}")
 
 
 class MissingExtraError(LamError, ImportError):

@@ -9,10 +9,10 @@ import typer
 
 from lam_vllm.commands.eval_output import Evaluated, Outputs
 from lam_vllm.commands.eval_setup import Options, Setup, make_setup
-from lam_vllm.commands.evaluate import finish, measured, read
+from lam_vllm.commands.evaluate import Recorded, finish, measured, read
 from lam_vllm.encoders.load import load_encoder
 from lam_vllm.errors import EncoderError, InputFileError, OptionError
-from lam_vllm.evaluation.corpus import Run, read_all
+from lam_vllm.evaluation.corpus import Run, distinct, read_all
 from lam_vllm.evaluation.measure import families
 from lam_vllm.evaluation.measures.gold import harness_faults
 from lam_vllm.evaluation.readers.hub import read_dataset
@@ -43,16 +43,16 @@ def run(names: Sequence[str], options: Options, outputs: Outputs) -> int:
     """
     if not options.encoders and not names:
         options = replace(options, encoders=(ENCODER,))
-    runs = read(names) if names else fetch(options.encoders[0])
-    if runs is None:
+    recorded = read(names) if names else fetch(options.encoders[0])
+    if recorded is None:
         return NO_HUB
     options = replace(options, sweep=True)
-    with make_setup(options, runs) as setup:
-        result, known = reproduce(runs, options, setup)
-        return finish(result, runs, options, outputs, setup, known)
+    with make_setup(options, recorded.runs) as setup:
+        result, known = reproduce(recorded.runs, options, setup)
+        return finish(result, recorded, options, outputs, setup, known)
 
 
-def fetch(encoder: str) -> list[Run] | None:
+def fetch(encoder: str) -> Recorded | None:
     """The fixed sample of the paper's data set, or None, with the reason on the error stream, where it is out of reach.
 
     The encoder, which is needed too and much smaller, is fetched first. Gold patches come from the tasks' own data set.
@@ -63,7 +63,7 @@ def fetch(encoder: str) -> list[Run] | None:
     skipped: list[InputFileError] = []
     try:
         load_encoder(encoder)
-        runs = fixed_sample(read_all([DATASET], skipped.append))
+        runs = fixed_sample(distinct(read_all([DATASET], skipped.append)))
     except EncoderError as error:
         _say_out_of_reach(error)
         return None
@@ -72,10 +72,10 @@ def fetch(encoder: str) -> list[Run] | None:
         return None
     typer.echo(f"of {DATASET} the runs with the smallest SHA-256 of their id; {len(skipped):,} cannot be read")
     try:
-        return with_fixes(runs, (task for _, task in read_dataset(TASKS)))
+        return Recorded(with_fixes(runs, (task for _, task in read_dataset(TASKS))), skipped)
     except InputFileError as error:
         typer.echo(f"without gold patches, so without evidence: {error}", err=True)
-        return runs
+        return Recorded(runs, skipped)
 
 
 def reproduce(runs: Sequence[Run], options: Options, setup: Setup) -> tuple[Evaluated, CorpusFigures]:
@@ -90,7 +90,7 @@ def reproduce(runs: Sequence[Run], options: Options, setup: Setup) -> tuple[Eval
         raise OptionError("encoder", None, "one, such as minilm: most of the paper's tables are about its windows")
     typer.echo(f"{len(runs):,} runs, digest of their ids {sample_digest(runs)}; encoder {encoder.name}")
     found = families(options.methods or ("none", *paper_tables()["17"]["columns"]), setup.inputs, sweep=options.sweep)
-    rows = measured(runs, found, setup)
+    rows = measured(runs, [method for family in found for method in family.methods], setup)
     known = corpus_figures(runs, encoder, windows, THRESHOLDS_COS)
     tables = beside_the_paper(Everything(rows, known, sizes(runs, setup.inputs.count_tokens)))
     left_out = {family.name: family.reason for family in found if family.reason}

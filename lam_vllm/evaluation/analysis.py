@@ -12,9 +12,9 @@ from lam_vllm import __version__
 from lam_vllm.compactor import Compactor
 from lam_vllm.errors import InputFileError
 from lam_vllm.evaluation.corpus import Run
+from lam_vllm.evaluation.score import observation_texts
 from lam_vllm.lines import cut_text, join_pieces, keys_of
-from lam_vllm.messages import chain_digests, is_observation, observed_texts
-from lam_vllm.types import Message
+from lam_vllm.messages import chain_digests
 
 Key = tuple[str, str, str, str, str]
 """Profile, run, and what decides the figures: version, config digest, digest of the messages."""
@@ -80,8 +80,8 @@ def analyse(run: Run, compactor: Compactor, count_tokens: Callable[[str], int]) 
     compaction = compactor.compact(run.messages, use_memo=False)
     report = compaction.report
     profile, _, version, config_digest, messages_digest = key_of(run, compactor)
-    texts = _texts(run.messages, compactor.config.observations)
-    emitted = _texts(compaction.messages, compactor.config.observations)
+    texts = observation_texts(run.messages, compactor.config.observations)
+    emitted = observation_texts(compaction.messages, compactor.config.observations)
     return Analysis(
         profile=profile,
         source=run.source,
@@ -134,15 +134,6 @@ class AnalysisFile:
         with self._path.open("a", encoding="ascii") as file:
             file.write(json.dumps(asdict(analysis)) + "\n")
         self._known[analysis.key] = analysis
-
-
-def _texts(messages: Sequence[Message], observations: str) -> list[str]:
-    return [
-        observation.text
-        for index in range(len(messages))
-        if is_observation(messages, index, observations)
-        for observation in observed_texts(messages, index, 0, ())[0]
-    ]
 
 
 def _first_seen_tokens(texts: Sequence[str], count_tokens: Callable[[str], int]) -> int:

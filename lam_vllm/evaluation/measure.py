@@ -8,9 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import lam_vllm
-from lam_vllm.evaluation.baselines import Family, Inputs, make_family
+from lam_vllm.evaluation.baselines import Family, Inputs, grid_of, make_family
 from lam_vllm.evaluation.corpus import Run
-from lam_vllm.evaluation.measures.ecr import FAMILIES
 from lam_vllm.evaluation.method import Method
 from lam_vllm.evaluation.rows import Row, RowStore
 from lam_vllm.evaluation.score import Clock, TokenCounter, score
@@ -29,7 +28,8 @@ _IN_ROWS = ("baselines", "readable.py", "evidence.py", "score.py", "method.py")
 def families(names: Iterable[str], inputs: Inputs, *, sweep: bool) -> list[Family]:
     """The families of these names, at the settings of the evaluation or at one; empty with a reason where none runs.
 
-    One setting means the encoder's t for those that have t. A sweep takes the paper's grids where it has one.
+    One setting means the encoder's t for those that have t; `guarded` is measured at t = 1 too, where shared lines
+    alone choose windows, so that the difference is what the encoder adds. A sweep takes the grid and these.
 
     Raises:
         OptionError: there is no such family.
@@ -37,12 +37,11 @@ def families(names: Iterable[str], inputs: Inputs, *, sweep: bool) -> list[Famil
     return [make_family(name, inputs, _settings(name, inputs, sweep=sweep)) for name in dict.fromkeys(names)]
 
 
-def _settings(name: str, inputs: Inputs, *, sweep: bool) -> Sequence[float] | None:
-    if sweep:
-        return next((family.values for family in FAMILIES if family.method == name), None)
-    if name in NEAR_FAMILIES:
-        return (inputs.encoder.threshold_cos,) if inputs.encoder else None
-    return (USUAL[name],) if name in USUAL else None
+def _settings(name: str, inputs: Inputs, *, sweep: bool) -> Sequence[float]:
+    usual = {USUAL[name]} if name in USUAL else set()
+    if name in NEAR_FAMILIES and inputs.encoder:
+        usual = {inputs.encoder.threshold_cos} | ({1.0} if name == "guarded" else set())
+    return sorted({*grid_of(name), *usual} if sweep or not usual else usual)
 
 
 def measure(

@@ -50,12 +50,12 @@ def score(method: Method, run: Run, count_tokens: TokenCounter, cpu_seconds: Clo
     )
 
 
-def observation_texts(messages: Sequence[Message]) -> list[str]:
-    """The texts of all tool results, part by part."""
+def observation_texts(messages: Sequence[Message], observations: str = "tool") -> list[str]:
+    """The texts of all tool results, part by part; which messages are some, `observations` says as in the config."""
     return [
         observation.text
         for index in range(len(messages))
-        if is_observation(messages, index, "tool")
+        if is_observation(messages, index, observations)
         for observation in observed_texts(messages, index, 0, ())[0]
     ]
 

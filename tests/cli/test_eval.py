@@ -16,6 +16,7 @@ from lam_vllm.evaluation.corpus import Run, read_runs
 from lam_vllm.evaluation.measures.gold import Figure, gold_rates, line_retention, net_removal
 from lam_vllm.evaluation.rows import Row, by, read_rows
 from lam_vllm.evaluation.score import score
+from lam_vllm.evaluation.study.reproduce import NOT_HERE
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests/data/corpus/trajectories.jsonl.xz"
@@ -81,12 +82,47 @@ def test_every_lost_gold_line_is_listed(tmp_path: Path) -> None:
     source = write(tmp_path / "runs.jsonl", Run("early", "agent", tuple(results), patch, True))
     light(source, tmp_path / "out", "--json", "--csv", methods=("l0", "masking"))
     lost = json.loads((tmp_path / "out/eval.json").read_text(encoding="utf-8"))["lost"]
-    at = {"method": "masking", "setting": "k=5", "seed": 0, "run": "early"}
+    at = {"method": "masking", "setting": "k=5", "seed": 0, "source": "agent", "run": "early"}
     assert lost == [{**at, "line": "shown in result 1"}, {**at, "line": "shown in result 2"}]
     assert (tmp_path / "out/lost.csv").read_text(encoding="utf-8").splitlines()[1:] == [
-        "masking,k=5,0,early,shown in result 1",
-        "masking,k=5,0,early,shown in result 2",
+        "masking,k=5,0,agent,early,shown in result 1",
+        "masking,k=5,0,agent,early,shown in result 2",
     ]
+
+
+def test_a_lost_line_belongs_to_the_run_of_its_source(tmp_path: Path) -> None:
+    results = tuple({"role": "tool", "content": f"shown in result {number}"} for number in range(1, 9))
+    first, last = (f"@@ -1,1 +0,0 @@\n-shown in result {number}\n" for number in (1, 8))
+    runs = [Run("same", "loses", results, first, True), Run("same", "keeps", results, last, True)]
+    light(write(tmp_path / "runs.jsonl", *runs), tmp_path / "out", "--json", methods=("masking",))
+    (lost,) = json.loads((tmp_path / "out/eval.json").read_text(encoding="utf-8"))["lost"]
+    assert (lost["source"], lost["run"], lost["line"]) == ("loses", "same", "shown in result 1")
+
+
+def test_runs_of_one_name_are_all_measured(tmp_path: Path) -> None:
+    for folder, word in (("a", "one"), ("b", "two")):
+        (tmp_path / folder).mkdir()
+        unnamed = [{"role": "tool", "content": f"{word} result"}]
+        attempts = [{"id": "task", "messages": [{"role": "tool", "content": f"{word} {n}"}]} for n in (1, 2)]
+        lines = [json.dumps(document) + "\n" for document in ({"messages": unnamed}, *attempts)]
+        (tmp_path / folder / "r.jsonl").write_text("".join(lines), encoding="utf-8")
+    options = ("--tokenizer", TOKENIZER, "--out", tmp_path / "out", "--method", "masking", "--sweep")
+    done = evaluate(tmp_path / "a/r.jsonl", tmp_path / "b/r.jsonl", *options)
+    assert done.exit_code == 0, done.output
+    rows = by(read_rows(tmp_path / "out/rows.jsonl", Row), "setting")
+    names = ["r.jsonl:1", "task", "task#2", "r.jsonl:1#2", "task#3", "task#4"]
+    assert all([row.run for row in group] == names for group in rows.values())
+
+
+def test_guarded_stands_beside_itself_without_its_encoder(tmp_path: Path, runs: list[Run]) -> None:
+    methods = ("guarded", "components")
+    out = tmp_path / "out"
+    done = light(write(tmp_path / "runs.jsonl", runs[1]), out, "--encoder", "minilm", "--json", methods=methods)
+    assert done.exit_code == 0, done.output
+    assert "guarded t=0.95" in done.stdout and "guarded t=1 " in done.stdout
+    (bound,) = json.loads((out / "eval.json").read_text(encoding="utf-8"))["bound"]
+    assert bound["label"] == "components t=0.95" and 0 <= bound["violations"] <= bound["dropped"]
+    assert "of them beyond delta" in done.stdout
 
 
 def test_rows_are_those_of_the_scorer(tmp_path: Path, runs: list[Run], count_tokens: Any) -> None:
@@ -132,11 +168,16 @@ def test_what_cannot_run_or_be_read_is_said_with_its_reason(tmp_path: Path, runs
     source = write(tmp_path / "runs.jsonl", runs[1])
     with source.open("a", encoding="utf-8") as file:
         file.write('{"messages": 3}\n')
-    done = light(source, tmp_path / "out", methods=("none", "paper", "summaries"))
+    done = light(source, tmp_path / "out", "--json", "--csv", methods=("none", "paper", "summaries"))
     assert done.exit_code == 0, done.output
     assert "left out: paper: no encoder was given" in done.stderr
     assert "left out: summaries: no server for summaries was named" in done.stderr
-    assert "runs.jsonl, line 2" in done.stderr
+    assert "skipped 1:" in done.stderr and "runs.jsonl, line 2: expected a run" in done.stderr
+    (skipped,) = json.loads((tmp_path / "out/eval.json").read_text(encoding="utf-8"))["skipped"]
+    reason = "expected a run: chat messages, each an object with a role"
+    assert skipped == {"place": f"{source}, line 2", "reason": reason}
+    with (tmp_path / "out/skipped.csv").open(encoding="utf-8") as file:
+        assert list(csv.DictReader(file)) == [skipped]
 
 
 def test_weights_that_are_not_there_are_named(tmp_path: Path, runs: list[Run]) -> None:
@@ -204,9 +245,9 @@ def test_the_papers_tables_stand_beside_those_of_local_runs(tmp_path: Path, runs
     done = evaluate(source, *arguments, "--json", "--figures")
     assert done.exit_code == 0, done.output
     tables = json.loads((out / "eval.json").read_text(encoding="utf-8"))
-    numbers = {name.removeprefix("table_") for name in tables} - {"left_out"}
+    numbers = {name.removeprefix("table_") for name in tables} - {"left_out", "skipped"}
     assert numbers == {"3", "5", "6", "11", "12", "15", "16", "17", "18", "19", "21", "23", "24", "25"}
-    assert {"table 2", "table 26"} <= set(tables["left_out"]) and "table 26" in done.stderr
+    assert {f"table {number}" for number in NOT_HERE} <= set(tables["left_out"]) and "table 26" in done.stderr
     rows = by(read_rows(out / "rows.jsonl", Row), "method", "setting")
     at_95 = next(line for line in tables["table_3"] if line["t"] == "0.95")
     assert at_95["removed %, paper"] == 22.5
@@ -239,6 +280,12 @@ def test_without_a_hub_reproducing_says_so(tmp_path: Path) -> None:
 def test_bad_options_are_refused(tmp_path: Path, runs: list[Run], options: tuple[str, ...], words: str) -> None:
     done = evaluate(write(tmp_path / "runs.jsonl", runs[1]), "--out", tmp_path / "out", *options)
     assert done.exit_code == 2 and words in done.stderr
+
+
+def test_without_files_nothing_is_evaluated(tmp_path: Path) -> None:
+    done = evaluate("--tokenizer", TOKENIZER, "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "files: None is not allowed; allowed: files or data sets, or --reproduce" in done.stderr
 
 
 def test_files_without_a_run_are_refused(tmp_path: Path) -> None:

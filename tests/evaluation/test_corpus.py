@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lam_vllm.errors import InputFileError
-from lam_vllm.evaluation.corpus import find_run, read_all, read_runs
+from lam_vllm.evaluation.corpus import Run, distinct, find_run, read_all, read_runs
 
 DATA = Path(__file__).parents[1] / "data"
 FORMATS = DATA / "formats"
@@ -147,6 +147,21 @@ def test_a_run_is_found_by_its_id_or_is_the_first() -> None:
     assert find_run(path, "runs.jsonl:3").messages[0]["content"] == "show"
     with pytest.raises(InputFileError, match="no run has the id 'third'"):
         find_run(path, "third")
+
+
+def test_of_a_broken_file_it_is_said_who_can_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(f'{LINE}{{"messages": 3}}\n')
+    with pytest.raises(InputFileError, match=r"line 2: expected a run.*analyze and eval skip such runs"):
+        find_run(path, "behind it")
+    with pytest.raises(InputFileError, match=r"nowhere.jsonl: No such file or directory$"):
+        find_run(tmp_path / "nowhere.jsonl", None)
+
+
+def test_runs_of_one_name_are_told_apart_within_their_source() -> None:
+    runs = [Run(name, source, ()) for source in ("one", "other") for name in ("a", "a", "a#2", "b", "a")]
+    assert [run.id for run in distinct(runs)] == 2 * ["a", "a#2", "a#2#2", "b", "a#3"]
+    assert [run.source for run in distinct(runs)] == 5 * ["one"] + 5 * ["other"]
 
 
 def test_what_cannot_be_read_is_reported_once_and_the_rest_comes(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_cls_pooling_is_another_encoder_with_the_same_windows(encoder: Encoder, 
 @pytest.fixture(scope="module")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of ten words and random weights, so that distilling takes a moment."""
-    pytest.importorskip("skeletoken", reason="model2vec distils with it")
+    import skeletoken  # noqa: F401 - of the extra `eval`: model2vec distils with it
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
     folder = tmp_path_factory.mktemp("tiny")

@@ -100,7 +100,7 @@ def test_lost_lines_are_listed_by_run_in_the_order_of_the_patch() -> None:
     shown = run_of("beta two\nalpha one", "gamma three", "nothing")
     found = lost_lines(ObservationMasking(2), [shown, run_of("alpha one", patch=None)])
     assert not isinstance(found, Unmeasurable)
-    assert list(found) == [LostLine("r", "alpha one"), LostLine("r", "beta two")]
+    assert list(found) == [LostLine("agent", "r", "alpha one"), LostLine("agent", "r", "beta two")]
 
 
 def test_a_harness_that_loses_lines_by_itself_is_named() -> None:
@@ -108,16 +108,17 @@ def test_a_harness_that_loses_lines_by_itself_is_named() -> None:
         [
             row("a", method="none", setting="", gold_kept=3),
             row("a", method="l0", setting=""),
-            row("a", method="l1", setting="t=0.9", gold_kept=2),
-            row("a", method="paper", setting="t=0.9", gold_kept=1),
-            row("a", method="l1", setting="t=0.8", gold_kept=1),
-            row("a", method="paper", setting="t=0.8", gold_kept=1),
+            row("b", method="l0", setting="", gold_kept=0),
+            row("a", method="masking", gold_kept=1),
         ]
     )
-    assert faults == [
-        "none keeps 3 of 4 gold lines of a",
-        "paper at t=0.9 keeps 1 gold lines of a, not what l1 keeps",
-    ]
+    assert faults == ["none keeps 3 of 4 gold lines of a", "l0 keeps 0 of 4 gold lines of b"]
+
+
+def test_a_profile_that_keeps_more_than_a_baseline_is_no_fault() -> None:
+    # `paper` lets text pass that looks like a stub or is too large; the baseline L1 does not
+    of_paper = row(method="paper", setting="t=0.95", gold_kept=4)
+    assert harness_faults([row(method="l1", setting="t=0.95", gold_kept=1), of_paper]) == []
 
 
 def test_on_recorded_runs_the_harness_loses_nothing_by_itself(
@@ -138,7 +139,7 @@ def test_on_a_recorded_run_lines_that_l1_loses_are_lost_once(
     remembered.close()
     assert (alone.gold_witnessed, alone.gold_kept) == (28, 16)
     assert composed.emitted_tokens < alone.emitted_tokens
-    assert harness_faults([alone, composed]) == []
+    assert composed.gold_kept == alone.gold_kept
 
 
 WORDS = ("alpha", "beta", "gamma", "delta", "one", "two", "three")
@@ -167,5 +168,5 @@ def test_the_paper_profile_loses_what_l1_loses(texts: list[str], gold: list[str]
     encoder: Encoder = BagOfWords()
     patch = f"@@ -1,{len(gold)} +0,0 @@\n" + "".join(f"-{line}\n" for line in gold)
     run = run_of(*texts, patch=patch)
-    methods = (NearDuplicates(t, WindowEmbeddings(encoder)), ProfileMethod("paper", len, encoder, t), RepeatedLines())
-    assert harness_faults([score(method, run, len) for method in methods]) == []
+    alone = score(NearDuplicates(t, WindowEmbeddings(encoder)), run, len)
+    assert score(ProfileMethod("paper", len, encoder, t), run, len).gold_kept == alone.gold_kept

@@ -37,8 +37,18 @@ def row(number: int, messages: Any) -> dict[str, Any]:
 
 def dataset(folder: Path, **splits: list[dict[str, Any]]) -> Path:
     """A data set on disk with a file for each split, as the hub would serve it."""
+    from datasets import Dataset
+
     folder.mkdir()
     for name, rows in splits.items():
+        Dataset.from_list(rows).to_parquet(folder / f"{name}.parquet")
+    return folder
+
+
+def logs(folder: Path, **files: list[dict[str, Any]]) -> Path:
+    """A folder of files with a run a line."""
+    folder.mkdir()
+    for name, rows in files.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
     return folder
 
@@ -83,6 +93,34 @@ def test_a_malformed_row_is_named_and_the_others_come(tmp_path: Path) -> None:
     assert [error.line for error in skipped] == [2, 3]
     with pytest.raises(InputFileError, match="odd, line 2: expected a run of the form 'swe-smith'"):
         list(read_runs(folder))
+
+
+def test_a_folder_of_logs_is_read_file_by_file(tmp_path: Path) -> None:
+    folder = logs(tmp_path / "runs", b=[row(1, CHAT)], a=[row(0, CHAT), row(2, "[{")])
+    (folder / "notes.txt").write_text("not a run")
+    (folder / "older.jsonl").mkdir()
+    (folder / "c.traj").write_text("{")
+    assert not is_dataset(folder) and is_dataset(f"{folder}:train")
+    skipped: list[InputFileError] = []
+    assert [run.id[-1] for run in read_all([folder], skipped.append)] == ["0", "1"]
+    assert [error.place.removeprefix(f"{folder}/") for error in skipped] == ["a.jsonl, line 2", "c.traj, line 1"]
+    runs = read_runs(folder)
+    assert next(runs).id[-1] == "0"
+    with pytest.raises(InputFileError, match="a.jsonl, line 2: expected a run"):
+        next(runs)
+
+
+def test_a_named_split_of_a_folder_of_logs_is_that_of_a_data_set(tmp_path: Path) -> None:
+    folder = logs(tmp_path / "smith", train=[row(0, CHAT)], test=[row(1, CHAT), row(2, CHAT)])
+    assert [run.id[-1] for run in read_runs(f"{folder}:test")] == ["1", "2"]
+
+
+def test_a_mistyped_path_is_not_looked_for_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    logs(tmp_path / "runs", first=[row(0, CHAT)])
+    assert not is_dataset("runs/missng") and is_dataset("elsewhere/missng")
+    with pytest.raises(InputFileError, match="^runs/missng: No such file or directory$"):
+        list(read_runs("runs/missng"))
 
 
 def test_a_folder_that_holds_no_data_is_an_error(tmp_path: Path) -> None:

@@ -95,6 +95,12 @@ def test_references_are_paid_for(count_tokens: Callable[[str], int], six_runs: l
         assert row.readable_lines == row.distinct_lines and row.gold_kept == row.gold_witnessed
 
 
+def test_tool_output_in_user_messages_is_shown_when_asked_for() -> None:
+    messages = [{"role": "assistant", "content": "ls"}, {"role": "user", "content": "a.py"}, RUN.messages[1]]
+    assert observation_texts(messages) == ["first line\nthird line"]
+    assert observation_texts(messages, "tool+user") == ["a.py", "first line\nthird line"]
+
+
 def test_time_is_what_the_given_clock_shows() -> None:
     ticks: Iterator[float] = iter((2.0, 2.5))
     assert score(Cutting(""), RUN, words, lambda: next(ticks)).cpu_ms == 500.0

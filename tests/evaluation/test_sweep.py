@@ -57,6 +57,13 @@ def test_without_turns_nothing_is_said_of_their_worth() -> None:
     assert all(line["eta_1"] is None and line["break_even"] is None for line in settings.json())
 
 
+def test_break_even_names_whom_it_is_counted_against_and_is_none_without_them() -> None:
+    assert table("settings").note.endswith("Break-even against paper t=0.95.")
+    *_, settings = sweep_tables("agent", [each for each in ROWS if each.method != "paper"], WORKLOAD)
+    assert "Break-even" not in settings.note
+    assert [line["break_even"] for line in settings.json()] == [None, None, None]
+
+
 def test_sizes_fall_between_powers_of_two() -> None:
     rows = [row(run="a", observation_tokens=100), row(run="b", observation_tokens=200, emitted_tokens=100)]
     (line,) = size_table(rows).json()

@@ -26,6 +26,11 @@ class Components:
     distance: NDArray[np.float64]
     violations: int
 
+    @property
+    def dropped(self) -> int:
+        """How many windows another stands for."""
+        return int(np.count_nonzero(self.representative != np.arange(len(self.representative))))
+
 
 class ConnectedComponents:
     """A `Method`: of each component of the run's near relation the first window stays; the others become stubs.

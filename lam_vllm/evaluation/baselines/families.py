@@ -23,12 +23,9 @@ from lam_vllm.evaluation.baselines.summarise import Summaries
 from lam_vllm.evaluation.baselines.unavailable import BaselineUnavailableError
 from lam_vllm.evaluation.baselines.windowed import WindowEmbeddings
 from lam_vllm.evaluation.corpus import Run
+from lam_vllm.evaluation.measures.ecr import MASKING_KEPT_RESULTS, SEEDS, SEMDEDUP_THRESHOLDS_COS, THRESHOLDS_COS
 from lam_vllm.evaluation.method import Method
 
-THRESHOLDS_COS = (0.80, 0.85, 0.88, 0.90, 0.92, 0.95, 0.96, 0.98, 0.99, 0.995, 0.999)
-KEPT_RESULTS = (3, 5, 10, 15, 20, 30, 50)
-SEMDEDUP_THRESHOLDS_COS = (0.90, 0.92, 0.95, 0.96, 0.98, 0.99, 0.999, 0.9999)
-SEMDEDUP_SEEDS = (0, 1, 2, 3, 4)
 THRESHOLDS_JACCARD = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 LLMLINGUA_RATES = (0.33, 0.5)
 SUMMARY_RATIOS = (0.1, 0.3)
@@ -73,13 +70,23 @@ def make_family(name: str, inputs: Inputs, settings: Settings | None = None) -> 
     Raises:
         OptionError: there is no such family, or a setting is out of range.
     """
-    if name not in _FAMILIES:
-        raise OptionError("method", name, ", ".join(_FAMILIES))
-    usual, make = _FAMILIES[name]
+    grid = grid_of(name)
+    _, make = _FAMILIES[name]
     try:
-        return Family(name, tuple(make(inputs, usual if settings is None else settings)))
+        return Family(name, tuple(make(inputs, grid if settings is None else settings)))
     except (BaselineUnavailableError, MissingExtraError) as error:
         return Family(name, (), str(error))
+
+
+def grid_of(name: str) -> Settings:
+    """The settings of the evaluation for the family `name`, ascending; empty where there is nothing to choose.
+
+    Raises:
+        OptionError: there is no such family.
+    """
+    if name not in _FAMILIES:
+        raise OptionError("method", name, ", ".join(_FAMILIES))
+    return _FAMILIES[name][0]
 
 
 def family_names() -> tuple[str, ...]:
@@ -104,7 +111,7 @@ def _profile(name: Profile) -> Callable[[Inputs, Settings], list[Method]]:
 
 def _semdedup(inputs: Inputs, settings: Settings, runs: Sequence[Run] | None) -> list[Method]:
     clusters = ClusteredRuns(_windows(inputs), runs)
-    return [SemDeDup(t, clusters, seed) for t in settings for seed in SEMDEDUP_SEEDS]
+    return [SemDeDup(t, clusters, seed) for t in settings for seed in SEEDS]
 
 
 def _lingua(name: str, weights: str, inputs: Inputs, settings: Settings) -> list[Method]:
@@ -143,7 +150,7 @@ _FAMILIES: dict[str, tuple[Settings, Callable[[Inputs, Settings], Sequence[Metho
     "semdedup_global": (SEMDEDUP_THRESHOLDS_COS, lambda inputs, ts: _semdedup(inputs, ts, inputs.runs)),
     "minhash": (THRESHOLDS_JACCARD, lambda inputs, js: [MinHashWindows(j, _windows(inputs)) for j in js]),
     "span_folding": ((), lambda inputs, _: [SpanFolding(inputs.count_tokens, how) for how in SETTINGS]),
-    "masking": (KEPT_RESULTS, lambda _, ks: [ObservationMasking(int(k)) for k in ks]),
+    "masking": (MASKING_KEPT_RESULTS, lambda _, ks: [ObservationMasking(int(k)) for k in ks]),
     "llmlingua2_xlm": (
         LLMLINGUA_RATES,
         lambda inputs, rates: _lingua("llmlingua2_xlm", inputs.llmlingua_xlm_weights, inputs, rates),

@@ -53,6 +53,7 @@ class GoldRates:
 class LostLine:
     """A line of a run's gold patch that an observation showed and none shows any more."""
 
+    source: str
     run: str
     line: str
 
@@ -97,7 +98,7 @@ def lost_lines(method: Method, runs: Iterable[Run]) -> Iterator[LostLine] | Unme
     if not method.verbatim:
         return WRITES_NEW_TEXT
     return (
-        LostLine(run.id, line)
+        LostLine(run.source, run.id, line)
         for run in runs
         if run.gold_patch
         for line in gold_lines(run.messages, method.shorten(run), run.gold_patch).lost
@@ -107,18 +108,10 @@ def lost_lines(method: Method, runs: Iterable[Run]) -> Iterator[LostLine] | Unme
 def harness_faults(rows: Iterable[Row]) -> list[str]:
     """What in these rows cannot be, one sentence each; empty when the harness measures right.
 
-    No compaction and L0 keep all evidence, since L0 leaves the first of equal lines; so L0 behind L1 (`paper`) loses
-    exactly what L1 loses alone.
+    No compaction and L0 keep all evidence, since L0 leaves the first of equal lines.
     """
-    rows = list(rows)
     losing = [row for row in rows if row.method in KEEPS_ALL and row.gold_kept != row.gold_witnessed]
-    alone = {(row.setting, row.source, row.run): row.gold_kept for row in rows if row.method == "l1"}
-    composed = [row for row in rows if row.method == "paper"]
-    other = [row for row in composed if alone.get((row.setting, row.source, row.run), row.gold_kept) != row.gold_kept]
-    return [
-        *(f"{row.method} keeps {row.gold_kept} of {row.gold_witnessed} gold lines of {row.run}" for row in losing),
-        *(f"paper at {row.setting} keeps {row.gold_kept} gold lines of {row.run}, not what l1 keeps" for row in other),
-    ]
+    return [f"{row.method} keeps {row.gold_kept} of {row.gold_witnessed} gold lines of {row.run}" for row in losing]
 
 
 def _micro(counts: Sequence[tuple[int | None, int]], where_empty: Unmeasurable) -> Figure:

@@ -14,12 +14,25 @@ _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _FILES = (".json", ".jsonl", ".traj", ".xz")
 
 
+def files_of(name: str | Path) -> list[str | Path]:
+    """The recorded files that this folder itself holds, sorted; else the name alone."""
+    if not Path(name).is_dir():
+        return [name]
+    return sorted(path for path in Path(name).glob("*") if path.suffix in _FILES and path.is_file()) or [name]
+
+
 def is_dataset(name: str | Path) -> bool:
-    """Whether this names a data set and no file: a folder, or `OWNER/NAME`; both with or without `:SPLIT`."""
+    """Whether this names a data set and no file: `OWNER/NAME`, or a folder; both with or without `:SPLIT`.
+
+    A folder is none where `files_of` finds files and no split is named; `OWNER/NAME` is none where OWNER is a folder
+    here, so that a mistyped path is not looked for elsewhere.
+    """
     if Path(name).exists():
-        return Path(name).is_dir()
+        return files_of(name) == [name] and Path(name).is_dir()
     path, _ = _path_and_split(str(name))
-    return Path(path).is_dir() or (_NAME.fullmatch(path) is not None and not path.endswith(_FILES))
+    if Path(path).is_dir():
+        return True
+    return _NAME.fullmatch(path) is not None and not path.endswith(_FILES) and not Path(path).parent.is_dir()
 
 
 def read_dataset(name: str | Path) -> Iterator[tuple[int, Any]]:

@@ -131,6 +131,7 @@ def test_components_chain_and_say_how_often_that_breaks_the_bound() -> None:
     assert found.representative.tolist() == [0, 0, 0, 3]
     assert found.distance[2] == pytest.approx(2 * np.sin(np.radians(5)), abs=1e-6)
     assert found.violations == 1  # 10 degrees from what stands for it, 6 are allowed
+    assert found.dropped == 2
 
 
 def test_components_join_when_a_later_window_lies_between() -> None:
