@@ -55,7 +55,7 @@ def ratios() -> str:
         "exact_over_span_folding": ("exact over span folding", ".3f"),
         "exact_over_span_folding_own_text": ("own text too", ".3f"),
         "guarded_over_exact": ("guarded over exact", ".3f"),
-        "encoder_adds_points": ("encoder adds, points", ".2f"),
+        "encoder_adds_points": ("encoder adds, points", ".3f"),
         "exact_removed": ("exact removes", ".3f"),
         "exact_with_aliases_removed": ("with aliases", ".3f"),
     }

@@ -51,7 +51,7 @@ def cut_text(text: str) -> tuple[list[str], Unit]:
     Lines are split on newline alone. Long ones are cut where they hold at least half of the text (JSON, minified code).
     """
     lines = [line + "\n" for line in text.split("\n")]
-    if not is_long(max(lines, key=len)):
+    if max(map(len, lines)) <= LONG_LINE_CHARACTERS + 1:
         return lines, "line"
     long = sum(size for size in map(len, lines) if size > LONG_LINE_CHARACTERS + 1)
     if 2 * long < len(text):

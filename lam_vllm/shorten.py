@@ -75,16 +75,17 @@ class Shortener:
         aliases: Aliases = ()
         if self.config.directory_aliases and unit == "line":
             aliases = choose_aliases(pieces, self.memory.lines.table)
-        size = self.memory.size()
-        while True:
-            printed = [shortened(piece, aliases) for piece in pieces] if aliases else pieces
+        while aliases:
+            size = self.memory.size()
+            printed = [shortened(piece, aliases) for piece in pieces]
             plan = self._plan(pieces, printed, unit, len(aliases))
             saved = self._saved(pieces, printed, plan.cuts, aliases)
             paying = tuple(alias for alias in aliases if saved[alias] > self._price(alias) + MARGIN_TOKENS)
             if paying == aliases:
                 return self._admission(pieces, printed, unit, plan, [(alias, saved[alias]) for alias in aliases])
-            aliases = paying
             self.memory.rollback(size)
+            aliases = paying
+        return self._admission(pieces, pieces, unit, self._plan(pieces, pieces, unit, 0), [])
 
     def _plan(self, pieces: list[str], printed: list[str], unit: Unit, defined: int) -> GuardedPlan:
         """The cuts in a text that begins with `defined` lines of definitions."""
@@ -104,8 +105,6 @@ class Shortener:
     def _saved(self, pieces: list[str], printed: list[str], cuts: list[Cut], aliases: Aliases) -> Counter[str]:
         """Tokens that each alias saves in the lines that stay."""
         saved: Counter[str] = Counter()
-        if not aliases:
-            return saved
         gone = {place for cut in cuts for place in range(cut.start, cut.stop) if place not in cut.kept}
         for place, (piece, short) in enumerate(zip(pieces, printed, strict=True)):
             if piece is not short and place not in gone:
