@@ -103,7 +103,7 @@ def rereads() -> str:
     """What a second read hides of an edit, by kind of pair, all sources together."""
     titles = {
         "any": "any action",
-        "by_command": "an editing command",
+        "by_command": "a command that may edit",
         "by_content": "the assistant wrote a changed line",
     }
     lines = {(line["kind"], line["method"]): line for line in stored("rereads")["counts"] if line["source"] == "all"}

@@ -4,8 +4,8 @@ A pair is two tool results of one run of which the later shows, changed, a regio
 (lam_vllm.evaluation.rereads). Counted over all pairs, over those with an editing command between them, and over those
 of which the agent itself wrote a changed line in between. `exact` and `guarded` must hide nothing: the program ends
 with an error where a changed line can neither be read in the second read nor in lines that it names, where a line that
-is new to the prompt does not stand in it, where a stub is untrue, or where `reconstruct` does not give back the second
-read. Embeddings come from the file of remembered.py. Prints a table for each kind of pair, and the same figures as one
+is new to the prompt does not stand in it, where a stub is untrue, or where `reconstruct` does not give back a run.
+Embeddings come from the file of remembered.py. Prints a table for each kind of pair, and the same figures as one
 line of JSON, which results/rereads.json keeps.
 """
 
@@ -36,7 +36,7 @@ KINDS: dict[str, Callable[[Reread], bool]] = {
 }
 TITLES = {
     "any": "Any action of the assistant between the reads",
-    "by_command": "An editing command between the reads",
+    "by_command": "A command that may edit between the reads",
     "by_content": "The assistant wrote a changed line between the reads",
 }
 Counts = dict[tuple[str, str, str], SecondReads]

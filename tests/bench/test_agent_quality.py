@@ -169,7 +169,10 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_a_command_runs_in_its_folder_with_its_status_and_both_outputs(folder: Path) -> None:
+def test_a_command_runs_in_its_folder_with_its_status_and_both_outputs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
     assert run_shell("echo one > a; cat a; echo two >&2; exit 3", folder) == (3, "one\ntwo\n")
     assert (folder / "a").read_text(encoding="utf-8") == "one\n"
     assert run_shell("cat", folder) == (0, "")
