@@ -38,6 +38,11 @@ Profile = Annotated[
     str | None, typer.Option(help="exact, guarded or paper; default: guarded with an encoder, else exact")
 ]
 Aliases = Annotated[bool | None, typer.Option(help="short names for directories that begin many lines of a listing")]
+Tokenizer = Annotated[str | None, typer.Option(help="file, folder or hub name; default: the encoder's")]
+EncoderName = Annotated[str | None, typer.Option(help="an encoder profile, a folder or a hub name")]
+ThresholdCos = Annotated[float | None, typer.Option(help="t: cosine from which windows are near")]
+Observations = Annotated[str | None, typer.Option(help="tool, or tool+user")]
+ConfigFile = Annotated[Path | None, typer.Option(help="YAML file of options; flags win over it")]
 ApiKey = Annotated[str | None, typer.Option(envvar="LAM_API_KEY", help="the server's key, if it has one")]
 
 
@@ -46,13 +51,13 @@ def compact(
     source: Annotated[Path, typer.Argument(metavar="IN.jsonl", help="an object with `messages` on each line")],
     out: Annotated[Path, typer.Option(help="where the compacted conversations go")],
     profile: Profile = None,
-    tokenizer: Annotated[str | None, typer.Option(help="file, folder or hub name; default: the encoder's")] = None,
-    encoder: Annotated[str | None, typer.Option(help="an encoder profile, a folder or a hub name")] = None,
-    threshold_cos: Annotated[float | None, typer.Option(help="t: cosine from which windows are near")] = None,
+    tokenizer: Tokenizer = None,
+    encoder: EncoderName = None,
+    threshold_cos: ThresholdCos = None,
     min_tokens: Annotated[int | None, typer.Option(help="nothing shorter is replaced")] = None,
-    observations: Annotated[str | None, typer.Option(help="tool, or tool+user")] = None,
+    observations: Observations = None,
     directory_aliases: Aliases = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file of options; flags win over it")] = None,
+    config: ConfigFile = None,
 ) -> None:
     """Compact the conversations of a file, with an account of every cut under `lam`."""
     from lam_vllm.commands import compact as command
@@ -75,11 +80,11 @@ def analyze(
         list[str], typer.Argument(metavar="FILES", help="recorded runs: files, folders, or names of data sets")
     ],
     tokenizer: Annotated[str, typer.Option(help="the served model's: file, folder or hub name")],
-    encoder: Annotated[str | None, typer.Option(help="an encoder profile, a folder or a hub name")] = None,
+    encoder: EncoderName = None,
     profile: Annotated[
         list[str] | None, typer.Option(help="may be given again; default: exact, and guarded with an encoder")
     ] = None,
-    observations: Annotated[str | None, typer.Option(help="tool, or tool+user")] = None,
+    observations: Observations = None,
     directory_aliases: Aliases = None,
     out: Annotated[Path | None, typer.Option(help="JSON lines, kept as they are made; run again to go on")] = None,
     csv: Annotated[Path | None, typer.Option(help="a row for each run and profile")] = None,
@@ -149,7 +154,7 @@ def evaluate(
     files: Annotated[
         list[str] | None, typer.Argument(metavar="FILES", help="recorded runs: files, folders, or names of data sets")
     ] = None,
-    tokenizer: Annotated[str | None, typer.Option(help="file, folder or hub name; default: the encoder's")] = None,
+    tokenizer: Tokenizer = None,
     encoder: Annotated[
         list[str] | None, typer.Option(help="may be given again: the first serves the methods, all are compared")
     ] = None,
@@ -196,12 +201,12 @@ def inspect(
     html: Annotated[Path, typer.Option(help="where the page goes")],
     run: Annotated[str | None, typer.Option(help="id of the run; default: the first")] = None,
     profile: Profile = None,
-    tokenizer: Annotated[str | None, typer.Option(help="file, folder or hub name; default: the encoder's")] = None,
-    encoder: Annotated[str | None, typer.Option(help="an encoder profile, a folder or a hub name")] = None,
-    threshold_cos: Annotated[float | None, typer.Option(help="t: cosine from which windows are near")] = None,
-    observations: Annotated[str | None, typer.Option(help="tool, or tool+user")] = None,
+    tokenizer: Tokenizer = None,
+    encoder: EncoderName = None,
+    threshold_cos: ThresholdCos = None,
+    observations: Observations = None,
     directory_aliases: Aliases = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file of options; flags win over it")] = None,
+    config: ConfigFile = None,
 ) -> None:
     """Show a run as one page: every cut in its place, with its stub, its original and what stands for it."""
     from lam_vllm.commands import inspect as command

@@ -101,7 +101,8 @@ def find_weights(weights: str) -> Path:
     try:
         return Path(snapshot_download(weights, allow_patterns=list(_FILES)))
     except Exception as error:  # the hub's client raises many kinds for a model that is not there or cannot be reached
-        raise BaselineUnavailableError(f"no weights {weights!r}: {type(error).__name__}") from error
+        reason = f"no weights {weights!r}: no such folder, not in the hub's cache, and the hub gave none"
+        raise BaselineUnavailableError(f"{reason} ({type(error).__name__})") from error
 
 
 def _family(folder: Path, weights: str) -> str:
