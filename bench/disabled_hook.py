@@ -16,12 +16,15 @@ from corpus_data import corpus_runs
 from prometheus_client import CollectorRegistry
 
 from lam_vllm import CompactorConfig
+from lam_vllm.compactors import Compactors
 from lam_vllm.metrics import Metrics
 from lam_vllm.serving.admission import Seam
 from lam_vllm.serving.box import RequestBox, current_box
+from lam_vllm.serving.encoder_settings import EncoderSettings
 from lam_vllm.serving.hook import install
 from lam_vllm.serving.options import Options, Settings
 from lam_vllm.serving.service import build_service
+from lam_vllm.serving.work import Compactions
 from lam_vllm.types import Embedding
 
 CALLS = 2_000
@@ -64,11 +67,9 @@ def disabled_hook_us() -> float:
     messages = list(corpus_runs([RUN], 1)[0].messages)
     counted, renderer = Counted(), Renderer()
     service = build_service(
-        Settings(Options("off", CompactorConfig(profile="guarded"), True), None),
+        Settings(Options("off", CompactorConfig(profile="guarded"), True), EncoderSettings()),
         metrics=Metrics(CollectorRegistry()),
-        count_tokens=counted.count_tokens,
-        encoder=counted,
-        tokenizer_name="counted",
+        compactors=Compactions(Compactors(counted.count_tokens, counted, "counted")),
         vllm_version="0.32.0",
         seam=Seam(reject=lambda error: error, has_media=lambda _: False),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from lam_vllm.config import CompactorConfig
-from lam_vllm.encoders.base import Encoder
+from lam_vllm.encoders.request import RequestEncoder
 from lam_vllm.lines import cut_text
 from lam_vllm.memory import ConversationMemory
 from lam_vllm.paper import plan_paper
@@ -24,7 +24,7 @@ def admit_text(
     memory: ConversationMemory,
     config: CompactorConfig,
     prices: Prices,
-    encoder: Encoder | None,
+    encoder: RequestEncoder | None,
     place: Surroundings,
 ) -> Admission:
     """The text as emitted; what it now shows is in the memory afterwards."""
@@ -77,7 +77,7 @@ def _paper(
     memory: ConversationMemory,
     config: CompactorConfig,
     prices: Prices,
-    encoder: Encoder,
+    encoder: RequestEncoder,
     printed: int,
 ) -> Admission:
     assert config.threshold_cos is not None
@@ -92,5 +92,4 @@ def _paper(
         plan.windows,
         observation.text.count("\n") + 1,
         plan.windows,
-        plan.encoder_calls,
     )

@@ -18,10 +18,11 @@ from time import perf_counter
 from typing import Any, get_args
 
 from lam_vllm.admit import admit_text
+from lam_vllm.ahead import windows_ahead
 from lam_vllm.bound import delta_of
 from lam_vllm.config import CompactorConfig
-from lam_vllm.encoders.base import Encoder
-from lam_vllm.encoders.timed import TimedEncoder
+from lam_vllm.encoders.base import Encoded, Encoder
+from lam_vllm.encoders.request import RequestEncoder
 from lam_vllm.errors import MissingExtraError
 from lam_vllm.memory import ConversationMemory, Emitted, Mark
 from lam_vllm.messages import chain_digests, is_observation, observed_texts, printed_texts, with_texts
@@ -45,7 +46,7 @@ class Compactor:
     """Replaces tool output that the conversation already holds, by the rule of its config's profile.
 
     `count_tokens` is the served model's tokenizer; `tokenizer_name` names it in the config digest. `config` and
-    `config_digest` tell what applies. Safe to call from several threads, which take turns.
+    `config_digest` tell what applies. Safe to call from several threads at once.
 
     Raises:
         MissingExtraError: the profile needs an encoder and none was given.
@@ -60,13 +61,11 @@ class Compactor:
         tokenizer_name: str = "",
         memo_bytes: int = MEMO_BYTES,
     ) -> None:
-        self.config = _resolved(config, encoder)
+        self.config = resolved_config(config, encoder.threshold_cos if encoder is not None else None)
         self.encoder = encoder if self.config.profile != "exact" else None
         fingerprint = self.encoder.fingerprint if self.encoder else ""
         self.config_digest = self.config.digest(tokenizer_name, fingerprint)
-        self._watch = Stopwatch()
-        self._timed_encoder = TimedEncoder(self.encoder, self._watch) if self.encoder else None
-        self._count_tokens = self._watch.timed("count", count_tokens)
+        self._count_tokens = count_tokens
         self._memo = PrefixMemo(memo_bytes, self.encoder.dimension if self.encoder else 1)
         self._lock = Lock()
 
@@ -75,52 +74,110 @@ class Compactor:
         """Estimated bytes that the memo of prefixes holds."""
         return self._memo.nbytes
 
-    def compact(self, messages: Sequence[Message], *, salt: str = "", use_memo: bool = True) -> Compaction:
+    def compact(
+        self, messages: Sequence[Message], *, salt: str = "", use_memo: bool = True, canonical: bool = False
+    ) -> Compaction:
         """The messages to render. Never changes or keeps what it is given; nothing crosses from one salt to another.
 
-        Linear in the new messages, and in one digest of the known ones.
+        Linear in the new messages, and in one digest of the known ones. Without `use_memo` no prefix is known and none
+        is remembered. `canonical` also does without whatever makes embeddings quickly: the answer is the same.
 
         Raises:
             EncoderError: the encoder failed.
         """
-        with self._lock:
-            return self._compact(messages, salt, use_memo)
-
-    def _compact(self, messages: Sequence[Message], salt: str, use_memo: bool) -> Compaction:
-        self._watch.restart()
-        started = perf_counter()
+        call = _Call.begin(self.encoder, self._count_tokens, salt, canonical=canonical)
         digests = chain_digests(messages, f"{self.config_digest}\0{salt}")
-        memory, known = self._memo.take(digests) if use_memo else (self._memo.empty(), 0)
-        recognised = perf_counter()
+        memory, known = self._take(digests, use_memo=use_memo and not canonical)
+        call.recognised()
         try:
-            work = self._extend(memory, messages, digests, known)
+            self._extend(memory, messages, digests, known, call)
         except BaseException:
-            self._memo.drop(memory)  # it may hold half a message
+            with self._lock:
+                self._memo.drop(memory)  # it may hold half a message
             raise
-        if use_memo:
-            self._memo.put(memory)
-        ended = perf_counter()
-        seconds = {"recognise": recognised - started, "total": ended - started, **self._watch.seconds}
-        return self._compaction(messages, memory.marks[: len(messages)], digests, work, seconds)
+        if use_memo and not canonical:
+            with self._lock:
+                self._memo.put(memory)
+        work = call.work(known, len(messages) - known)
+        return self._compaction(messages, memory.marks[: len(messages)], digests, work, call.seconds())
 
-    def _extend(self, memory: ConversationMemory, messages: Sequence[Message], digests: list[str], known: int) -> Work:
+    def warm(self, messages: Sequence[Message], *, salt: str = "") -> Work:
+        """What it took to have every embedding ready that `compact` of these messages will need. Nothing else remains.
+
+        Raises:
+            EncoderError: the encoder failed.
+        """
+        call = _Call.begin(self.encoder, self._count_tokens, salt, canonical=False)
+        digests = chain_digests(messages, f"{self.config_digest}\0{salt}")
+        with self._lock:
+            memory, known = self._memo.take(digests, copy=True)
+        try:
+            self._extend(memory, messages, digests, known, call)
+        finally:
+            with self._lock:
+                self._memo.drop(memory)
+        return call.work(known, len(messages) - known)
+
+    def warm_text(self, text: str, *, salt: str = "") -> Work:
+        """As `warm`, for one tool result whose conversation is not known: every window that may be asked about.
+
+        Raises:
+            EncoderError: the encoder failed.
+        """
+        call = _Call.begin(self.encoder, self._count_tokens, salt, canonical=False)
+        if call.encoder is not None:
+            windows = windows_ahead([text], self.config.profile, call.encoder)[: self.config.max_windows]
+            call.windows = len(windows)
+            call.encoder.prepare(windows)
+            for window in windows:
+                call.encoder.embed(window)
+        return call.work(0, 0)
+
+    def _take(self, digests: list[str], *, use_memo: bool) -> tuple[ConversationMemory, int]:
+        """A memory that nobody else extends, and how many of the messages it knows."""
+        with self._lock:
+            return self._memo.take(digests) if use_memo else (self._memo.empty(), 0)
+
+    def _extend(
+        self, memory: ConversationMemory, messages: Sequence[Message], digests: list[str], known: int, call: _Call
+    ) -> None:
         """Admit the messages from `known` on, and mark each in the memory."""
-        lines = windows = encoder_calls = 0
-        prices = Prices(self._count_tokens)
+        prices = Prices(call.count_tokens)
+        if call.encoder is not None and call.encoder.works_ahead:
+            self._prepare(memory, messages, known, call.encoder)
         for index in range(known, len(messages)):
-            tokens, reach = self._reach(memory, messages[index])
-            emitted, admission = self._admit_message(messages, index, memory, prices, reach)
+            tokens, reach = self._reach(memory, messages[index], call.count_tokens)
+            emitted, admission = self._admit_message(messages, index, memory, prices, reach, call.encoder)
             memory.position_tokens += tokens
-            lines += admission.lines
-            windows += admission.windows
-            encoder_calls += admission.encoder_calls
+            call.lines += admission.lines
+            call.windows += admission.windows
             untouched = emitted is _UNTOUCHED and memory.marks and not memory.position_tokens
             size = memory.marks[-1].size if untouched else memory.size()
             memory.marks.append(Mark(digests[index], emitted, size))
-        return Work(known, len(messages) - known, lines, windows, encoder_calls)
+
+    def _prepare(
+        self, memory: ConversationMemory, messages: Sequence[Message], known: int, encoder: RequestEncoder
+    ) -> None:
+        """Name the windows of all new observations at once; those of a single one are named when it is planned."""
+        texts = [
+            observation.text
+            for index in range(known, len(messages))
+            if is_observation(messages, index, self.config.observations)
+            for observation in observed_texts(messages, index, 0, self.config.exclude_tools)[0]
+            if not observation.excluded
+        ]
+        if len(texts) > 1:
+            ahead = windows_ahead(texts, self.config.profile, encoder, memory.lines.table)
+            encoder.prepare(ahead[: max(0, self.config.max_windows - memory.embedded)])
 
     def _admit_message(
-        self, messages: Sequence[Message], index: int, memory: ConversationMemory, prices: Prices, reach: int
+        self,
+        messages: Sequence[Message],
+        index: int,
+        memory: ConversationMemory,
+        prices: Prices,
+        reach: int,
+        encoder: RequestEncoder | None,
     ) -> tuple[Emitted, Admission]:
         if not is_observation(messages, index, self.config.observations):
             return _UNTOUCHED, _NOTHING
@@ -130,7 +187,7 @@ class Compactor:
         texts: dict[int | None, str] = {}
         for observation in observations:
             place = Surroundings(total.printed, len(observations) == 1, reach)
-            admission = admit_text(observation, memory, self.config, prices, self._timed_encoder, place)
+            admission = admit_text(observation, memory, self.config, prices, encoder, place)
             total = admission if total is _NOTHING else total.plus(admission)
             if admission.text != observation.text:
                 texts[observation.part] = admission.text
@@ -140,7 +197,9 @@ class Compactor:
         )
         return emitted, total
 
-    def _reach(self, memory: ConversationMemory, message: Message) -> tuple[int, int]:
+    def _reach(
+        self, memory: ConversationMemory, message: Message, count_tokens: Callable[[str], int]
+    ) -> tuple[int, int]:
         """Tokens of the message, and the earliest array position that a reference in it may name.
 
         Distances are upper bounds: from where the target's text begins, uncompacted, to where this message ends.
@@ -148,7 +207,7 @@ class Compactor:
         limit = self.config.max_reference_distance_tokens
         if limit is None:
             return 0, 0
-        tokens = MESSAGE_OVERHEAD_TOKENS + sum(map(self._count_tokens, printed_texts(message)))
+        tokens = MESSAGE_OVERHEAD_TOKENS + sum(map(count_tokens, printed_texts(message)))
         first = bisect_left(
             memory.sections, memory.position_tokens + tokens - limit, key=lambda section: section.position_tokens
         )
@@ -185,6 +244,7 @@ class Compactor:
             delta_hat=max(totals.distances, default=0.0),
             boundary_pairs=totals.boundary_pairs,
             reasons=totals.reasons,
+            distances=totals.distances,
             new_removed_tokens=new.removed,
             new_stub_tokens=new.stubs,
             new_distances=new.distances,
@@ -193,6 +253,36 @@ class Compactor:
             seconds=seconds,
         )
         return Compaction(rendered, totals.decisions, report)
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call of `compact`: its clock, its encoder, and what it counted."""
+
+    watch: Stopwatch
+    encoder: RequestEncoder | None
+    count_tokens: Callable[[str], int]
+    began: float
+    known: float = 0.0
+    lines: int = 0
+    windows: int = 0
+
+    @staticmethod
+    def begin(encoder: Encoder | None, count_tokens: Callable[[str], int], salt: str, *, canonical: bool) -> _Call:
+        began, watch = perf_counter(), Stopwatch()
+        own = RequestEncoder(encoder, watch, salt, canonical=canonical) if encoder is not None else None
+        return _Call(watch, own, watch.timed("count", count_tokens), began)
+
+    def recognised(self) -> None:
+        """The known prefix was found."""
+        self.known = perf_counter()
+
+    def work(self, known: int, new: int) -> Work:
+        encoded = self.encoder.encoded if self.encoder is not None else Encoded()
+        return Work(known, new, self.lines, self.windows, encoded.once, encoded.again, encoded.remembered)
+
+    def seconds(self) -> dict[str, float]:
+        return {"recognise": self.known - self.began, "total": perf_counter() - self.began, **self.watch.seconds}
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +318,16 @@ class _Totals:
         )
 
 
-def _resolved(config: CompactorConfig, encoder: Encoder | None) -> CompactorConfig:
-    profile = config.profile or ("guarded" if encoder is not None else "exact")
+def resolved_config(config: CompactorConfig, threshold_cos: float | None) -> CompactorConfig:
+    """The config with its profile and its threshold filled in; `threshold_cos` is the encoder's, None without one.
+
+    Raises:
+        MissingExtraError: the profile needs an encoder and there is none.
+    """
+    profile = config.profile or ("exact" if threshold_cos is None else "guarded")
     if profile == "exact":
         return config.model_copy(update={"profile": profile, "threshold_cos": None})
-    if encoder is None:
+    if threshold_cos is None:
         raise MissingExtraError(f"profile {profile}", "encoder", "profile exact, which needs no encoder")
-    threshold_cos = encoder.threshold_cos if config.threshold_cos is None else config.threshold_cos
-    return config.model_copy(update={"profile": profile, "threshold_cos": threshold_cos})
+    own = threshold_cos if config.threshold_cos is None else config.threshold_cos
+    return config.model_copy(update={"profile": profile, "threshold_cos": own})

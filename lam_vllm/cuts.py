@@ -63,7 +63,6 @@ def decide(observation: Observation, pieces: list[str], cuts: list[Cut], prices:
             cut.target_lines,
             cut.target_unit,
             cut.shift,
-            cut.distance,
             cut.removed_tokens,
             prices.stub(cut.text),
         )

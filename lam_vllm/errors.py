@@ -41,5 +41,9 @@ class EncoderError(LamError, RuntimeError):
     """An encoder cannot be loaded, or returned something that is not unit vectors."""
 
 
+class WorkerLostError(LamError, RuntimeError):
+    """The worker process, which holds the encoder, died over a request or is not running."""
+
+
 class UnsupportedServerError(LamError, RuntimeError):
     """The surrounding vLLM, or the way it is started, is one that the plugin cannot work in."""

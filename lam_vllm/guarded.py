@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from lam_vllm.config import CompactorConfig
 from lam_vllm.cuts import Cut
-from lam_vllm.encoders.base import Encoder
+from lam_vllm.encoders.request import RequestEncoder
 from lam_vllm.memory import ConversationMemory, Place, Section
 from lam_vllm.near_duplicates import Found, find_match
 from lam_vllm.prices import MARGIN_TOKENS, Prices
@@ -42,7 +42,6 @@ class GuardedPlan(NamedTuple):
     distances: tuple[float, ...] = ()
     boundary_pairs: int = 0
     windows: int = 0
-    encoder_calls: int = 0
     reasons: frozenset[Reason] = frozenset()
 
 
@@ -73,7 +72,7 @@ class GuardedPlanner:
         section: Section,
         new_planner: Callable[[], RunPlanner],
         prices: Prices,
-        encoder: Encoder,
+        encoder: RequestEncoder,
         config: CompactorConfig,
         reach: int,
     ) -> None:
@@ -93,8 +92,7 @@ class GuardedPlanner:
         size = self._memory.size()
         planner = self._new_planner()
         exact = planner.plan(0, len(planner.pieces))
-        lookups = [self._look_up(planner, exact, span) for span in _spans(text, planner.pieces, self._encoder)]
-        found = [lookup for lookup in lookups if lookup is not None]
+        found = self._look_up(planner, exact, _spans(text, planner.pieces, self._encoder))
         chosen = [lookup.cut for lookup in found if lookup.cut is not None]
         cuts = exact
         size = size._replace(embedded=self._memory.embedded)
@@ -115,38 +113,47 @@ class GuardedPlanner:
             tuple(cut.distance for cut in chosen if cut.layer == "l1"),
             sum(found.boundary_pairs for found in asked),
             len(asked),
-            sum(found.encoder_calls for found in asked),
             frozenset(self._reasons),
         )
 
-    def _look_up(self, planner: RunPlanner, exact: list[Cut], span: _Span) -> _Lookup | None:
-        """What becomes of a window; None where `exact` leaves too little of it to be worth a look."""
-        left = self._left(planner.printed, exact, span.start, span.stop)
-        if left <= LEAST_STUB_TOKENS + MARGIN_TOKENS:
-            return None
-        start, stop = _inside(exact, span)
-        if start < stop <= start + MOST_LINES:
-            keys = [planner.key(place)[0] for place in range(start, stop)]
-            tokens = [self._prices.piece(piece) for piece in planner.printed[start:stop]]
-            place = find_stretch(self._memory, self._section.start, keys, tokens)
-            cut = self._alternative(planner, exact, span, place, "l0") if place else None
-            if cut is not None:
-                return _Lookup(span, cut=cut)
-        return self._ask_encoder(planner, exact, span)
+    def _look_up(self, planner: RunPlanner, exact: list[Cut], spans: list[_Span]) -> list[_Lookup]:
+        """What becomes of the windows of which `exact` leaves enough to be worth a look.
 
-    def _ask_encoder(self, planner: RunPlanner, exact: list[Cut], span: _Span) -> _Lookup | None:
-        """The window's embedding and match."""
-        if self._memory.embedded >= self._max_windows:
+        Those that the encoder is asked about are named to it together, before the first answer is needed.
+        """
+        lookups = [
+            _Lookup(span, cut=self._shared(planner, exact, span))
+            for span in spans
+            if self._left(planner.printed, exact, span.start, span.stop) > LEAST_STUB_TOKENS + MARGIN_TOKENS
+        ]
+        open_ones = [lookup for lookup in lookups if lookup.cut is None]
+        room = max(0, self._max_windows - self._memory.embedded)
+        asked = open_ones[:room]
+        if len(open_ones) > room:
             self._reasons.add("cap_windows")
+        self._memory.embedded += len(asked)
+        self._encoder.prepare([lookup.span.text for lookup in asked])
+        for lookup in asked:
+            self._ask_encoder(planner, exact, lookup)
+        return lookups
+
+    def _shared(self, planner: RunPlanner, exact: list[Cut], span: _Span) -> Cut | None:
+        """The cut that names the earlier stretch which shares most lines with the window, if it pays."""
+        start, stop = _inside(exact, span)
+        if not start < stop <= start + MOST_LINES:
             return None
-        self._memory.embedded += 1
-        found = find_match(span.text, self._encoder.encode, self._memory.windows, self._threshold_cos)
-        lookup = _Lookup(span, found)
+        keys = [planner.key(place)[0] for place in range(start, stop)]
+        tokens = [self._prices.piece(piece) for piece in planner.printed[start:stop]]
+        place = find_stretch(self._memory, self._section.start, keys, tokens)
+        return self._alternative(planner, exact, span, place, "l0") if place else None
+
+    def _ask_encoder(self, planner: RunPlanner, exact: list[Cut], lookup: _Lookup) -> None:
+        """The window's embedding and match, and the cut that the match allows."""
+        lookup.found = found = find_match(lookup.span.text, self._encoder, self._memory.windows, self._threshold_cos)
         if found.match is not None:
             place = self._memory.places[found.match.representative]
             assert place is not None, "only windows that stand whole in the prompt are eligible"
-            lookup.cut = self._alternative(planner, exact, span, place, "l1", found.match.distance)
-        return lookup
+            lookup.cut = self._alternative(planner, exact, lookup.span, place, "l1", found.match.distance)
 
     def _alternative(
         self, planner: RunPlanner, exact: list[Cut], span: _Span, place: Place, layer: Layer, distance: float = 0.0
@@ -249,7 +256,7 @@ class GuardedPlanner:
         return Place(section.result, section.first_line + moved, span.stop - span.start, section.start + moved)
 
 
-def _spans(text: str, pieces: list[str], encoder: Encoder) -> list[_Span]:
+def _spans(text: str, pieces: list[str], encoder: RequestEncoder) -> list[_Span]:
     """Windows of whole lines; a window that holds a part of a line is left to `exact`."""
     starts = {offset: place for place, offset in enumerate(accumulate(map(len, pieces), initial=0))}
     starts[len(text)] = len(pieces)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import xxhash
@@ -47,9 +48,13 @@ def observed_texts(
     texts = tuple(
         Observation(index, place, result, part["text"], excluded)
         for place, part in enumerate(content or ())
-        if isinstance(part, dict) and part.get("type") in TEXT_PARTS and isinstance(part.get("text"), str)
+        if _is_text(part)
     )
     return texts, None if texts else "no_repeat"
+
+
+def _is_text(part: object) -> bool:
+    return isinstance(part, dict) and part.get("type") in TEXT_PARTS and isinstance(part.get("text"), str)
 
 
 def with_texts(message: Message, texts: Mapping[int | None, str]) -> dict[str, Any]:
@@ -60,6 +65,45 @@ def with_texts(message: Message, texts: Mapping[int | None, str]) -> dict[str, A
         {**part, "text": texts[place]} if place in texts else part for place, part in enumerate(message["content"])
     ]
     return {**message, "content": parts}
+
+
+def changed_texts(before: Sequence[Message], after: Sequence[Message]) -> tuple[tuple[int, dict[int | None, str]], ...]:
+    """What `with_texts` takes to make `after` out of `before`, by index of the message."""
+    return tuple(
+        (index, _texts_of(new)) for index, (old, new) in enumerate(zip(before, after, strict=True)) if new is not old
+    )
+
+
+def _texts_of(message: Message) -> dict[int | None, str]:
+    content = message["content"]
+    if isinstance(content, str):
+        return {None: content}
+    return {place: part["text"] for place, part in enumerate(content) if _is_text(part)}
+
+
+def portable(messages: Sequence[Message]) -> list[Message]:
+    """Copies that another process can be given, of which it would make the same observations and digests.
+
+    What JSON has no form for, such as an iterator that can be read only once, is replaced by its kind, unread.
+    """
+    return [{key: _portable(value) for key, value in message.items()} for message in messages]
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Stands for a value that cannot be read here."""
+
+    kind: str
+
+
+def _portable(value: Any) -> Any:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, list):
+        return [_portable(each) for each in value]
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else repr(key): _portable(each) for key, each in value.items()}
+    return Opaque(type(value).__name__)
 
 
 def chain_digests(messages: Sequence[Message], seed: str) -> list[str]:
@@ -164,4 +208,4 @@ _SORTED = json.JSONEncoder(sort_keys=True, default=lambda value: _opaque(value))
 
 
 def _opaque(value: object) -> dict[str, str]:
-    return {"opaque": type(value).__name__}
+    return {"opaque": value.kind if isinstance(value, Opaque) else type(value).__name__}

@@ -11,6 +11,7 @@ from lam_vllm.types import Layer
 
 APIS = ("chat", "responses", "messages", "tokenize")
 STAGES = ("recognise", "windows", "encode", "count", "total")
+SOURCES = ("fast", "canonical", "memo")
 CAUSES = ("defect", "failed_open", "config_changed", "client_changed")
 NO_REASON = "none"
 """Label of a request that was changed: every other outcome has a reason."""
@@ -70,7 +71,19 @@ class Metrics:
         self.boundary_pairs = counter(
             "lam:boundary_pairs", "Pairs so close to the bound that another kind of CPU might decide them otherwise."
         )
-        self.encoder_windows = counter("lam:encoder_windows", "Windows that needed an embedding, by source.", "source")
+        self.encoder_windows = counter(
+            "lam:encoder_windows",
+            "Windows that needed an embedding: encoded (fast), again (canonical), or remembered (memo).",
+            "source",
+        )
+        self.canonical_windows = counter(
+            "lam:canonical_windows", "Windows encoded canonically because a decision was inside the guard band."
+        )
+        self.guard_band_violations = counter(
+            "lam:guard_band_violations",
+            "Audited requests that the fast pass decided otherwise than canonical ones do.",
+        )
+        self.worker_restarts = counter("lam:worker_restarts", "Times that the worker process was started again.")
         self.lookups = counter("lam:lookups", "Look-ups of removed text.", "result")
         self.memo_bytes = gauge("lam:memo_bytes", "Bytes held by a memo.", "livesum", "memo")
         self.store_bytes = gauge("lam:store_bytes", "Bytes of removed text held.", "livesum", "store")
@@ -97,6 +110,8 @@ class Metrics:
         """A counter that must stay 0 has to be seen at 0."""
         for cause in CAUSES:
             self.prefix_breaks.labels(cause)
+        for source in SOURCES:
+            self.encoder_windows.labels(source)
         for layer in get_args(Layer):
             self.tokens_removed.labels(layer)
         for api in APIS:

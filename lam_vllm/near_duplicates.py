@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lam_vllm.bound import delta_of
-from lam_vllm.search import ExhaustiveSearch, Search, verify
+from lam_vllm.encoders.base import Embeddings
+from lam_vllm.ops.reference import l2_distances
+from lam_vllm.search import ExhaustiveSearch, Search, verify, verify_near
 from lam_vllm.types import Embedding, Match
 
 _FIRST_CAPACITY = 16
@@ -21,24 +22,26 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What became of one arriving window: its match, its embedding, and what that took."""
+    """What became of one arriving window: its match, its embedding, and how many pairs were close to the bound."""
 
     match: Match | None
     embedding: Embedding
-    encoder_calls: int
     boundary_pairs: int
 
 
 class RetainedWindows:
     """Windows of one conversation by ascending index: embedding, text, and whether it may represent others.
 
-    Append-only. Costs 4 D bytes a window, up to twice that while growing, plus each distinct text.
+    Append-only. Costs 4 D bytes a window, up to twice that while growing, plus each distinct text. The canonical
+    embedding of a window is kept beside its own once a close decision needed it.
     """
 
     def __init__(self, dimension: int) -> None:
         self._rows = np.empty((_FIRST_CAPACITY, dimension), dtype=np.float32)
         self._eligible = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
         self._count = 0
+        self._texts: list[str] = []
+        self._canonical: dict[int, Embedding] = {}
         self._first: dict[str, int] = {}
         self._first_eligible: dict[str, int] = {}
         self._text_bytes = 0
@@ -49,7 +52,8 @@ class RetainedWindows:
     @property
     def nbytes(self) -> int:
         """Bytes held: the buffers at their capacity, and the texts."""
-        return self._rows.nbytes + self._eligible.nbytes + self._text_bytes
+        canonical = len(self._canonical) * self._rows.itemsize * self._rows.shape[1]
+        return self._rows.nbytes + self._eligible.nbytes + self._text_bytes + canonical
 
     @property
     def rows(self) -> Embedding:
@@ -75,6 +79,7 @@ class RetainedWindows:
             self._grow()
         index = self._count
         self._rows[index], self._eligible[index] = embedding, eligible
+        self._texts.append(text)
         self._count += 1
         self._remember(text, index, eligible)
         return index
@@ -88,6 +93,12 @@ class RetainedWindows:
         if not 0 <= index < self._count:
             raise IndexError(f"index: {index} is not allowed; allowed: 0 to {self._count - 1}")
         return _read_only(self._rows[index])
+
+    def canonical(self, index: int, embeddings: Embeddings) -> Embedding:
+        """(D,) canonical embedding of the window with this index, from `embeddings` the first time it is needed."""
+        if index not in self._canonical:
+            self._canonical[index] = embeddings.canonical(self._texts[index])
+        return self._canonical[index]
 
     def first(self, text: str, eligible_only: bool = False) -> int | None:
         """Lowest index of a window with exactly this text, or None."""
@@ -107,6 +118,8 @@ class RetainedWindows:
         other._eligible = np.zeros(capacity, dtype=np.bool_)
         other._rows[:count], other._eligible[:count] = self._rows[:count], self._eligible[:count]
         other._count = count
+        other._texts = self._texts[:count]
+        other._canonical = {index: row for index, row in self._canonical.items() if index < count}
         other._first = {text: index for text, index in self._first.items() if index < count}
         other._first_eligible = {text: index for text, index in self._first_eligible.items() if index < count}
         other._text_bytes = sum(map(sys.getsizeof, other._first))
@@ -127,25 +140,35 @@ class RetainedWindows:
 
 def find_match(
     text: str,
-    encode: Callable[[str], Embedding],
+    embeddings: Embeddings,
     retained: RetainedWindows,
     threshold_cos: float,
     search: Search = _EXHAUSTIVE,
 ) -> Found:
     """The eligible retained window that the arriving window `text` repeats within delta, if there is one.
 
-    An eligible window of the same text matches at distance 0 and nothing is encoded. Otherwise the text is encoded
-    once (not even that when an ineligible window of the same text lends its embedding), and the representative is the
-    lowest-indexed eligible window within delta. `retained` is not changed. Raises what `encode` raises.
+    An eligible window of the same text matches at distance 0 and nothing is embedded. Otherwise the text is embedded
+    (not even that when an ineligible window of the same text lends its embedding), and the representative is the
+    lowest-indexed eligible window within delta by canonical embeddings. No window of `retained` is changed. Raises what
+    `embeddings` raises.
     """
     same = retained.first(text, eligible_only=True)
     if same is not None:
-        return Found(Match(same, 0.0), retained.embedding(same), 0, 0)
+        return Found(Match(same, 0.0), retained.embedding(same), 0)
     lender = retained.first(text)
-    embedding = encode(text) if lender is None else retained.embedding(lender)
-    candidates = search.propose(retained.rows, retained.eligible, embedding, threshold_cos)
-    verdict = verify(candidates, retained.rows, embedding, delta_of(threshold_cos))
-    return Found(verdict.match, embedding, int(lender is None), verdict.boundary_pairs)
+    embedding = embeddings.embed(text) if lender is None else retained.embedding(lender)
+    band = embeddings.guard_band
+    candidates = search.propose(retained.rows, retained.eligible, embedding, threshold_cos - band)
+    if not band:
+        verdict = verify(candidates, retained.rows, embedding, delta_of(threshold_cos))
+        return Found(verdict.match, embedding, verdict.boundary_pairs)
+
+    def canonical_distance(index: int) -> float:
+        (distance,) = l2_distances(retained.canonical(index, embeddings)[None], embeddings.canonical(text))
+        return float(distance)
+
+    verdict = verify_near(candidates, retained.rows, embedding, threshold_cos, band, canonical_distance)
+    return Found(verdict.match, embedding, verdict.boundary_pairs)
 
 
 def _read_only(view: NDArray[_Scalar]) -> NDArray[_Scalar]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 
-from lam_vllm.encoders.base import Encoder
+from lam_vllm.encoders.request import RequestEncoder
 from lam_vllm.memory import ConversationMemory, Place
 from lam_vllm.near_duplicates import Found, find_match
 from lam_vllm.prices import Prices
@@ -23,7 +23,6 @@ class PaperPlan:
     distances: tuple[float, ...] = ()
     boundary_pairs: int = 0
     windows: int = 0
-    encoder_calls: int = 0
     reasons: frozenset[Reason] = frozenset()
 
 
@@ -40,7 +39,7 @@ def plan_paper(
     observation: Observation,
     memory: ConversationMemory,
     prices: Prices,
-    encoder: Encoder,
+    encoder: RequestEncoder,
     threshold_cos: float,
     max_windows: int,
     first_window: int,
@@ -49,6 +48,7 @@ def plan_paper(
     windows = fixed_windows(observation.text, encoder.token_offsets, encoder.window_tokens)
     room = max(0, max_windows - memory.embedded)
     memory.embedded += min(room, len(windows))
+    encoder.prepare([observation.text[window.start : window.end] for window in windows[:room]])
     found = [
         _look_up(observation, first_window + index, window, memory, encoder, threshold_cos)
         for index, window in enumerate(windows[:room])
@@ -65,10 +65,9 @@ def plan_paper(
     return PaperPlan(
         "\n".join(kept) if dropped or repeats else observation.text,
         tuple(sorted(dropped + repeats, key=lambda decision: decision.start)),
-        tuple(decision.distance for decision in dropped),
+        tuple(look.match.distance for look in found if look.match is not None),
         sum(look.boundary_pairs for look in found),
         len(windows),
-        sum(look.encoder_calls for look in found),
         frozenset[Reason](["cap_windows"] if room < len(windows) else []),
     )
 
@@ -78,11 +77,11 @@ def _look_up(
     number: int,
     window: Window,
     memory: ConversationMemory,
-    encoder: Encoder,
+    encoder: RequestEncoder,
     threshold_cos: float,
 ) -> Found:
     text = observation.text[window.start : window.end]
-    found = find_match(text, encoder.encode, memory.windows, threshold_cos)
+    found = find_match(text, encoder, memory.windows, threshold_cos)
     if found.match is None:
         memory.windows.add(text, found.embedding, True)
         memory.places.append(Place(observation.result, number))
@@ -106,7 +105,6 @@ def _drop(
         place.result,
         (place.first, place.first),
         "window",
-        distance=match.distance,
         removed_tokens=prices.text(observation.text[window.start : window.end]),
         stub_tokens=prices.stub(stub),
     )

@@ -1,11 +1,11 @@
-"""Work off the event loop, one piece at a time in each lane."""
+"""Work off the event loop, in two lanes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, Protocol, TypeVar, get_args
+from typing import Literal, Protocol, TypeVar
 
 T = TypeVar("T")
 Lane = Literal["exact", "encoder"]
@@ -21,15 +21,21 @@ class Depth(Protocol):
         """One less."""
 
 
-class Pool:
-    """One thread a lane, so that work which never encodes does not wait for work which does.
+THREADS: dict[Lane, int] = {"exact": 1, "encoder": 64}
+"""Work of the first lane runs in this process, one piece at a time; that of the other waits for the worker process."""
 
-    Within a lane, work past the first piece waits in order of arrival; it is never refused.
+
+class Pool:
+    """Threads of each lane, so that work which never encodes does not wait for work which does.
+
+    Within a lane, work past the number of its threads waits in order of arrival; it is never refused.
     """
 
     def __init__(self, depth: Depth) -> None:
         self._depth = depth
-        self._threads = {lane: ThreadPoolExecutor(1, thread_name_prefix=f"lam-{lane}") for lane in get_args(Lane)}
+        self._threads = {
+            lane: ThreadPoolExecutor(number, thread_name_prefix=f"lam-{lane}") for lane, number in THREADS.items()
+        }
 
     async def submit(self, work: Callable[[], T], lane: Lane = "exact") -> T:
         """What `work` returns. Cancelling the caller drops work that has not begun.

@@ -25,17 +25,23 @@ class PrefixMemo:
         self.nbytes = 0
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self._by_digest: dict[str, ConversationMemory] = {}
+        self._lent: set[int] = set()
 
-    def take(self, digests: Sequence[str]) -> tuple[ConversationMemory, int]:
+    def take(self, digests: Sequence[str], *, copy: bool = False) -> tuple[ConversationMemory, int]:
         """A memory, and how many leading messages it knows; to be given back with `put`, or `drop` if that failed.
 
-        A memory that reaches beyond the known messages is forked if more are to come, and stays as it is.
+        A memory that reaches beyond the known messages is forked if more are to come, and stays as it is; with `copy`
+        every one is. One that is out is passed over, since its taker is changing it: a shorter prefix, or none, costs
+        time only.
         """
         for known in range(len(digests), 0, -1):
             memory = self._by_digest.get(digests[known - 1])
-            if memory is not None:
-                grows_elsewhere = known < len(digests) and len(memory.marks) > known
-                return (memory.fork(known) if grows_elsewhere else memory), known
+            if memory is None or id(memory) in self._lent:
+                continue
+            if copy or (known < len(digests) and len(memory.marks) > known):
+                memory = memory.fork(known)
+            self._lent.add(id(memory))
+            return memory, known
         return self.empty(), 0
 
     def empty(self) -> ConversationMemory:
@@ -44,16 +50,21 @@ class PrefixMemo:
 
     def put(self, memory: ConversationMemory) -> None:
         """Keep a memory, as the most recent one; the least recent go while the cap is passed."""
+        self._lent.discard(id(memory))
         before = self._kept.pop(id(memory), _Kept(memory, 0, 0))
         self._kept[id(memory)] = _Kept(memory, memory.nbytes, len(memory.marks))
         self.nbytes += memory.nbytes - before.nbytes
         for mark in memory.marks[before.marks :]:
             self._by_digest[mark.digest] = memory
         while self.nbytes > self.max_bytes and self._kept:
-            self.drop(next(iter(self._kept.values())).memory)
+            self._forget(next(iter(self._kept.values())).memory)
 
     def drop(self, memory: ConversationMemory) -> None:
-        """Forget a memory, if it is kept at all."""
+        """Forget a memory that was taken."""
+        self._lent.discard(id(memory))
+        self._forget(memory)
+
+    def _forget(self, memory: ConversationMemory) -> None:
         kept = self._kept.pop(id(memory), None)
         if kept is None:
             return

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lam_vllm.aliases import Aliases, choose_aliases, definitions, longest_alias, shortened
 from lam_vllm.config import CompactorConfig
 from lam_vllm.cuts import Cut, decide, render
-from lam_vllm.encoders.base import Encoder
+from lam_vllm.encoders.request import RequestEncoder
 from lam_vllm.guarded import GuardedPlan, GuardedPlanner
 from lam_vllm.lines import Unit, cut_text
 from lam_vllm.memory import ConversationMemory
@@ -32,7 +32,6 @@ class Admission(NamedTuple):
     printed: int = 0
     lines: int = 0
     windows: int = 0
-    encoder_calls: int = 0
 
     def plus(self, other: Admission) -> Admission:
         """Sums over two texts of one result."""
@@ -45,7 +44,6 @@ class Admission(NamedTuple):
             self.printed + other.printed,
             self.lines + other.lines,
             self.windows + other.windows,
-            self.encoder_calls + other.encoder_calls,
         )
 
 
@@ -66,7 +64,7 @@ class Shortener:
     memory: ConversationMemory
     config: CompactorConfig
     prices: Prices
-    encoder: Encoder | None
+    encoder: RequestEncoder | None
     place: Surroundings
 
     def shorten(self) -> Admission:
@@ -126,7 +124,6 @@ class Shortener:
             len(top) + len(pieces) + sum(1 + len(cut.kept) - (cut.stop - cut.start) for cut in cuts),
             len(pieces),
             plan.windows,
-            plan.encoder_calls,
         )
 
     def _defined(self, top: list[str], saved: list[tuple[str, int]]) -> list[Decision]:

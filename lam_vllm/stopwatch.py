@@ -17,10 +17,6 @@ class Stopwatch:
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
-    def restart(self) -> None:
-        """Begin again from nothing."""
-        self.seconds = defaultdict(float)
-
     def timed(self, stage: str, function: Callable[[_In], _Out]) -> Callable[[_In], _Out]:
         """The same function; its time counts under `stage`."""
 

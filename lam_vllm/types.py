@@ -79,10 +79,10 @@ class Decision(NamedTuple):
     """One replacement: characters `start:end` of an observation became `stub`.
 
     `target_result` and `target_lines` (first, last; counted from 1 in the result as printed) name the text that
-    stands earlier; `target_lines` is None when the whole result is meant. `unit` says what the range counts.
-    `distance` is the l2 distance of the substitution (0 for byte-equal text), `shift` the constant by which leading
-    line numbers differ. Token counts are the served model's. In layer `alias` the span is empty and stands at the top
-    of the text: `stub` defines a short name there, and `removed_tokens` is what it saves in the lines that stay.
+    stands earlier; `target_lines` is None when the whole result is meant. `unit` says what the range counts, `shift` is
+    the constant by which leading line numbers differ. Token counts are the served model's. In layer `alias` the span is
+    empty and stands at the top of the text: `stub` defines a short name there, and `removed_tokens` is what it saves in
+    the lines that stay.
     """
 
     message: int
@@ -96,28 +96,36 @@ class Decision(NamedTuple):
     target_lines: tuple[int, int] | None
     unit: Literal["line", "part", "window"] = "line"
     shift: int = 0
-    distance: float = 0.0
     removed_tokens: int = 0
     stub_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How much was new in one call: what the memo did not already know."""
+    """How much was new in one call: what the memo did not already know.
+
+    Of the new windows that needed an embedding, `encoder_calls` were encoded and the rest remembered;
+    `canonical_calls` were encoded once more because a decision was close (windows of the history among them).
+    """
 
     known_messages: int = 0
     new_messages: int = 0
     new_lines: int = 0
     new_windows: int = 0
     encoder_calls: int = 0
+    canonical_calls: int = 0
+    remembered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one compaction did. Everything but `seconds`, `work` and the `new_*` figures is a function of the messages.
+    """What one compaction did. Everything but `seconds`, `work`, `distances`, `delta_hat` and the `new_*` figures is a
+    function of the messages.
 
-    Token figures count each removal once per request. `new_*` count only the messages that the memo did not know,
-    so that summing them over a conversation counts each removal once.
+    `distances` holds, for each decision of layer `l1` in order, an upper bound on the l2 distance of the substitution
+    by canonical embeddings (0 for byte-equal text), at most `delta`; `delta_hat` is the largest of them. Token figures
+    count each removal once per request. `new_*` count only the messages that the memo did not know, so that summing
+    them over a conversation counts each removal once.
     """
 
     profile: str
@@ -131,6 +139,7 @@ class Report:
     delta_hat: float
     boundary_pairs: int
     reasons: Mapping[str, int]
+    distances: tuple[float, ...] = ()
     new_removed_tokens: Mapping[str, int] = field(default_factory=dict)
     new_stub_tokens: int = 0
     new_distances: tuple[float, ...] = ()

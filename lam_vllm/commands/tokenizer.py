@@ -8,7 +8,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from lam_vllm.errors import OptionError
-from lam_vllm.serving.tokens import fast_token_counter
+from lam_vllm.tokens import fast_token_counter
 
 ALLOWED = "a tokenizer.json, a folder that holds one, or a name on the model hub"
 

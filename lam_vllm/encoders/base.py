@@ -1,8 +1,10 @@
-"""What the core asks of an encoder."""
+"""What the core asks of an encoder, and what it asks for during one compaction."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from lam_vllm.types import Embedding
 
@@ -40,3 +42,88 @@ class Encoder(Protocol):
             ValueError: the text has more than `window_tokens` tokens, so that the model would not see its end.
             EncoderError: the model returned something that is not a unit vector.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A way of encoding several texts at once: `label` says it in words, `batch` is the most texts in one call.
+
+    `canonical` says that it gives the bits of `Encoder.encode`.
+    """
+
+    label: str
+    precision: str
+    batch: int
+    canonical: bool = False
+
+
+class BatchEncoder(Encoder, Protocol):
+    """An encoder with quicker ways to embeddings that are nearly the canonical ones."""
+
+    def passes(self) -> Sequence[Pass]:
+        """Every way there is on this machine, at least one; which one is quickest has to be measured."""
+
+    def encode_batch(self, texts: Sequence[str], way: Pass) -> Embedding:
+        """(N, D) float32 of unit length, near the canonical embeddings of 1 to `way.batch` texts, in their order.
+
+        Raises:
+            ValueError, EncoderError: as `encode`, for any of the texts.
+        """
+
+
+@dataclass(slots=True)
+class Encoded:
+    """Windows that one compaction had encoded: once each, and again canonically. `remembered` ones took no work."""
+
+    once: int = 0
+    again: int = 0
+    remembered: int = 0
+
+
+class Embeddings(Protocol):
+    """Embeddings for one compaction. Those of `embed` lie within `guard_band` (in cosine, of any pair) of canonical."""
+
+    @property
+    def encoded(self) -> Encoded:
+        """What it took so far."""
+
+    @property
+    def guard_band(self) -> float:
+        """0 where `embed` gives canonical embeddings."""
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        """These are going to be asked for: work on them may begin, together."""
+
+    def embed(self, text: str) -> Embedding:
+        """(D,) float32 of unit length; the caller may keep it and must not change it. Raises as `Encoder.encode`."""
+
+    def canonical(self, text: str) -> Embedding:
+        """The canonical embedding, in the same form."""
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Something that embeds windows for many compactions at once: see `encoders.pool`."""
+
+    def embeddings(self, salt: str) -> Embeddings:
+        """For one compaction under this salt; nothing that is remembered crosses from one salt to another."""
+
+
+class OnePass:
+    """`Embeddings` straight from `encode`: each one canonical, made when it is asked for."""
+
+    guard_band = 0.0
+
+    def __init__(self, encode: Callable[[str], Embedding]) -> None:
+        self.encoded = Encoded()
+        self._encode = encode
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        """Nothing is begun early."""
+
+    def embed(self, text: str) -> Embedding:
+        """The canonical embedding of the text."""
+        self.encoded.once += 1
+        return self._encode(text)
+
+    canonical = embed

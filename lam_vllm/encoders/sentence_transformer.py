@@ -1,18 +1,22 @@
-"""The canonical encoder: a sentence-transformers model in fp32, one text at a time, on one CPU thread."""
+"""A sentence-transformers model: canonical in fp32, one text at a time, one CPU thread; quicker in batches and bf16."""
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING
+from threading import Lock, local
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lam_vllm.encoders.base import Pass
+from lam_vllm.encoders.tokens import check_length, content_offsets, encodable, unlimited
+from lam_vllm.encoders.torch_settings import canonical_torch
+from lam_vllm.encoders.unit import unit
 from lam_vllm.errors import EncoderError
 from lam_vllm.types import Embedding
 
@@ -22,14 +26,14 @@ if TYPE_CHECKING:
 
 MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 WINDOW_LIMIT_TOKENS = 512
-NORM_TOLERANCE = 1e-3
 _LIBRARIES = ("torch", "transformers", "sentence-transformers", "tokenizers")
 _DEVICE = "cpu"
-_torch_settings = Lock()  # torch keeps them per process, so two encoders must not change them at once
+_BATCHES = (1, 8)
+"""Batches worth a try. With AMX eight windows are quickest; without it a window alone is, since it stays in cache."""
 
 
 class SentenceTransformerEncoder:
-    """An `Encoder` over a folder in the layout of sentence-transformers. Thread-safe; one text is encoded at a time."""
+    """A `BatchEncoder` over a folder in the layout of sentence-transformers. Threads may encode at the same time."""
 
     def __init__(self, folder: Path, name: str, threshold_cos: float) -> None:
         """Loads the model; torch and sentence-transformers must be installed.
@@ -42,6 +46,8 @@ class SentenceTransformerEncoder:
 
         self.name = name
         self.threshold_cos = threshold_cos
+        self._local, self._making = local(), Lock()
+        self._bf16: SentenceTransformer | None = None
         self._model = SentenceTransformer(str(folder), device=_DEVICE, local_files_only=True).float().eval()
         self._tokenizer = _own_tokenizer(self._model, name)
         limit = _position_limit(self._model)
@@ -52,55 +58,81 @@ class SentenceTransformerEncoder:
 
     def token_offsets(self, text: str) -> list[tuple[int, int]]:
         """Character spans of the text's content tokens; see `Encoder`."""
-        # A batch of one, since `encode` holds the interpreter until a text of any length is done.
-        (encoding,) = self._tokenizer.encode_batch([_encodable(text)], add_special_tokens=False)
-        offsets: list[tuple[int, int]] = encoding.offsets
-        return offsets
+        return content_offsets(self._tokenizer, text)
 
     def encode(self, text: str) -> Embedding:
         """Canonical embedding of one window; see `Encoder`."""
-        tokens = len(self.token_offsets(text))
-        if tokens > self.window_tokens:
-            raise ValueError(f"text: {tokens} tokens are not allowed; allowed: at most {self.window_tokens}")
-        with _canonical_torch():
-            vectors = self._model.encode(
-                [_encodable(text)], batch_size=1, show_progress_bar=False, normalize_embeddings=True
+        (row,) = self._encode([text], "fp32")
+        return row
+
+    def passes(self) -> Sequence[Pass]:
+        """Batches in fp32, and in bf16 where this CPU multiplies in it."""
+        import torch
+
+        precisions = ["fp32", "bf16"] if torch.ops.mkldnn._is_mkldnn_bf16_supported() else ["fp32"]
+        return [
+            Pass(f"{precision}, batches of {batch}", precision, batch, precision == "fp32" and batch == 1)
+            for precision in precisions
+            for batch in _BATCHES
+        ]
+
+    def encode_batch(self, texts: Sequence[str], way: Pass) -> Embedding:
+        """Several windows at once, the shorter ones padded; see `BatchEncoder`."""
+        return np.stack(self._encode(texts, way.precision))
+
+    def _encode(self, texts: Sequence[str], precision: str) -> list[Embedding]:
+        for text in texts:
+            check_length(len(self.token_offsets(text)), self.window_tokens)
+        with canonical_torch():
+            vectors = self._view(precision).encode(
+                list(map(encodable, texts)), batch_size=len(texts), show_progress_bar=False, normalize_embeddings=True
             )
-        return _unit(np.asarray(vectors)[0], self.name)
+        return [unit(vector, self.name) for vector in np.asarray(vectors)]
+
+    def _view(self, precision: str) -> SentenceTransformer:
+        """This thread's copy of the model, which shares the weights: a tokenizer is set up anew on every call."""
+        views: dict[str, SentenceTransformer] = self._local.__dict__
+        if precision not in views:
+            views[precision] = _with_own_tokenizer(self._model if precision == "fp32" else self._half())
+        return views[precision]
+
+    def _half(self) -> SentenceTransformer:
+        """The model with its transformer in bf16; what pools its output and scales it stays in fp32."""
+        with self._making:
+            if self._bf16 is None:
+                self._bf16 = _in_bf16(self._model)
+        return self._bf16
 
 
-@contextmanager
-def _canonical_torch() -> Iterator[None]:
-    """One thread and full fp32 products while inside: both change the bits, and a host process may set either."""
+def _with_own_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    return copy.deepcopy(model, shared)
+
+
+def _in_bf16(model: SentenceTransformer) -> SentenceTransformer:
     import torch
 
-    with _torch_settings:
-        threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-        torch.set_num_threads(1)
-        torch.set_float32_matmul_precision("highest")
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
-            torch.set_float32_matmul_precision(precision)
+    half = copy.deepcopy(model)
+    half[0].to(torch.bfloat16).register_forward_hook(_widened)
+    return half
 
 
-def _encodable(text: str) -> str:
-    """The text with "?" for each lone surrogate, which tokenizers refuse; of the same length, so offsets hold."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+def _widened(_module: object, _inputs: object, features: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.float() if _is_half(value) else value for name, value in features.items()}
+
+
+def _is_half(value: object) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor) and value.dtype == torch.bfloat16
 
 
 def _own_tokenizer(model: SentenceTransformer, name: str) -> Tokenizer:
-    """A copy that nobody else reconfigures: the model's own is set to truncate and pad on each call."""
-    from tokenizers import Tokenizer
-
+    """A copy of the model's own, which is set to truncate and pad on each call."""
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise EncoderError(f"encoder {name!r}: its tokenizer reports no character offsets (a fast tokenizer does)")
-    own = Tokenizer.from_str(backend.to_str())
-    own.no_truncation()
-    own.no_padding()
-    return own
+    return unlimited(backend)
 
 
 def _position_limit(model: SentenceTransformer) -> int:
@@ -124,12 +156,3 @@ def _fingerprint(folder: Path, limit: int) -> str:
             content = hashlib.file_digest(file, "sha256").digest()
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + content)
     return digest.hexdigest()
-
-
-def _unit(vector: Embedding, name: str) -> Embedding:
-    """The vector scaled to unit length in float64, which must have been nearly that."""
-    wide = vector.astype(np.float64)
-    norm = float(np.sqrt(np.square(wide).sum()))
-    if not abs(norm - 1.0) <= NORM_TOLERANCE:  # written so that NaN fails too
-        raise EncoderError(f"encoder {name!r} returned a vector of norm {norm}; expected 1 within {NORM_TOLERANCE}")
-    return (wide / norm).astype(np.float32)

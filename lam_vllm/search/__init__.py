@@ -2,6 +2,6 @@
 
 from lam_vllm.search.base import Search
 from lam_vllm.search.exhaustive import ExhaustiveSearch
-from lam_vllm.search.verify import Verdict, verify
+from lam_vllm.search.verify import Verdict, verify, verify_near
 
-__all__ = ["ExhaustiveSearch", "Search", "Verdict", "verify"]
+__all__ = ["ExhaustiveSearch", "Search", "Verdict", "verify", "verify_near"]

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from lam_vllm.metrics import STAGES, Metrics
+from lam_vllm.metrics import SOURCES, STAGES, Metrics
 from lam_vllm.serving.box import RequestBox, Settled
 from lam_vllm.serving.prefix_watch import Cause
-from lam_vllm.serving.work import Plan, Worker
-from lam_vllm.types import Message, Outcome, Report
+from lam_vllm.serving.work import Handler, Plan
+from lam_vllm.types import Message, Outcome, Report, Work
 
 _LONG_CHARACTERS = 400
 _LONG_REPLIES = 3
@@ -19,10 +19,10 @@ _LONG_REPLIES = 3
 class Accounting:
     """Counts what was decided when it is decided, and tokens when vLLM has made its ids. Event loop only."""
 
-    def __init__(self, metrics: Metrics, worker: Worker) -> None:
+    def __init__(self, metrics: Metrics, handler: Handler) -> None:
         self.looked_like_tool_user = 0
         self._metrics = metrics
-        self._worker = worker
+        self._handler = handler
 
     def decided(self, box: RequestBox, outcome: Outcome, reason: str) -> None:
         """One more request with this outcome."""
@@ -51,6 +51,19 @@ class Accounting:
         if plan.reason == "no_observation" and looks_like_tool_user(plan.messages):
             self.looked_like_tool_user += 1
 
+    def violated(self) -> None:
+        """The fast pass decided otherwise than canonical embeddings do."""
+        self._metrics.guard_band_violations.inc()
+
+    def encoded(self, work: Work) -> None:
+        """Windows that a request needed, by where their embeddings came from."""
+        metrics = self._metrics
+        for source, windows in zip(SOURCES, (work.encoder_calls, work.canonical_calls, work.remembered), strict=True):
+            metrics.encoder_windows.labels(source).inc(windows)
+        metrics.canonical_windows.inc(work.canonical_calls)
+        for memo, held in self._handler.compactors.memo_bytes().items():
+            metrics.memo_bytes.labels(memo).set(held)
+
     def _report(self, report: Report, *, prevented: bool) -> None:
         metrics = self._metrics
         for layer, tokens in report.new_removed_tokens.items():
@@ -65,12 +78,9 @@ class Accounting:
         for stage, seconds in report.seconds.items():
             if stage in STAGES:
                 metrics.compaction_seconds.labels(stage).observe(seconds)
-        encoded = report.work.encoder_calls
-        metrics.encoder_windows.labels("encoder").inc(encoded)
-        metrics.encoder_windows.labels("memo").inc(max(0, report.work.new_windows - encoded))
+        self.encoded(report.work)
         metrics.raise_bounds(report.delta, report.delta_hat)
-        metrics.memo_bytes.labels("prefix").set(self._worker.compactors.memo_bytes_used)
-        metrics.store_bytes.labels("records").set(self._worker.records.bytes_used)
+        metrics.store_bytes.labels("records").set(self._handler.records.bytes_used)
 
 
 def looks_like_tool_user(messages: Sequence[Message]) -> bool:

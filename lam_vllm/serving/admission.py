@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from lam_vllm.config import CompactorConfig
 from lam_vllm.errors import OptionError
@@ -17,9 +17,12 @@ from lam_vllm.serving.accounting import Accounting
 from lam_vllm.serving.box import RequestBox, current_box
 from lam_vllm.serving.options import Options, request_options
 from lam_vllm.serving.prefix_watch import is_sampled
-from lam_vllm.serving.work import Plan, Worker, failed_open
+from lam_vllm.serving.work import Difference, Handler, Plan, failed_open
 from lam_vllm.types import Message, Reason
 
+T = TypeVar("T")
+EXACT_RECHECK_RATE = 1 / 64
+"""Share of requests under `exact` that are computed again from nothing; other profiles have `audit_rate`."""
 TIME_LIMIT_SECONDS = 120.0
 """Last resort for one request, its wait included: after this the originals go through, counted as `failed_open`."""
 
@@ -43,14 +46,17 @@ class Admission:
     One object per server, used on the event loop only.
     """
 
-    def __init__(self, default: Options, worker: Worker, pool: Pool, metrics: Metrics, seam: Seam) -> None:
+    def __init__(
+        self, default: Options, handler: Handler, pool: Pool, metrics: Metrics, seam: Seam, audit_rate: float
+    ) -> None:
         self.enabled = True
         self.default = default
-        self.worker = worker
-        self.accounting = Accounting(metrics, worker)
+        self.audit_rate = audit_rate
+        self.handler = handler
+        self.accounting = Accounting(metrics, handler)
         self._pool = pool
         self._seam = seam
-        self._later_tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def admit(self, request: Any, messages: Any) -> Plan:
         """What vLLM shall render instead of `messages`: a new list, or the very object when nothing is removed.
@@ -64,7 +70,7 @@ class Admission:
         except OptionError as error:
             raise self._rejected(box, error) from None
         except Exception as error:  # noqa: BLE001 - the request must go through whatever is wrong in here
-            self.worker.log(error)
+            self.handler.log(error)
             plan = failed_open(messages, "internal_error")
         self.accounting.decided(box, plan.outcome, plan.reason)
         return plan
@@ -88,11 +94,11 @@ class Admission:
         try:
             self.accounting.settled(current_box.get() or RequestBox(), plan, engine_inputs)
         except Exception as error:  # noqa: BLE001 - figures are no reason to lose a rendered prompt
-            self.worker.log(error)
+            self.handler.log(error)
 
     async def ended(self) -> None:
-        """Wait for recomputations under way."""
-        await asyncio.gather(*self._later_tasks)
+        """Wait for what is under way."""
+        await asyncio.gather(*self._tasks)
 
     async def _admit(self, request: Any, messages: Any, box: RequestBox) -> Plan:
         options = self._options(request, box)
@@ -109,7 +115,7 @@ class Admission:
         if not self.enabled:
             return replace(self.default, mode="off")
         field, xargs = getattr(request, "lam", None), getattr(request, "vllm_xargs", None)
-        has_encoder = self.worker.compactors.encoder is not None
+        has_encoder = self.handler.compactors.encoder is not None
         options = request_options(
             self.default, header=box.options_header, field=field, xargs=xargs, has_encoder=has_encoder
         )
@@ -118,23 +124,33 @@ class Admission:
         return options
 
     async def _compacted(self, options: Options, messages: list[Message], salt: str) -> Plan:
-        lane = self.worker.compactors.lane(options.config)
+        lane = self.handler.compactors.lane(options.config)
+        # Shielded: when the client is gone, what was begun ends in the memos, for whoever asks next.
+        work = self._kept(self._pool.submit(lambda: self.handler.run(options, messages, salt), lane))
         try:
             async with asyncio.timeout(TIME_LIMIT_SECONDS):
-                plan = await self._pool.submit(lambda: self.worker.run(options, messages, salt), lane)
+                plan = await asyncio.shield(work)
         except TimeoutError:
-            given = list(messages)  # noted in the same lane, hence after what may still run for this request
-            self._later(self._pool.submit(lambda: self.worker.note_failure(given, salt), lane))
+            self._later(self._note_failure(work, list(messages), salt))
             return failed_open(messages, "time_limit")
-        if plan.report is not None and options.mode == "on" and is_sampled(plan.report.prefix_digest):
+        rate = EXACT_RECHECK_RATE if lane == "exact" else self.audit_rate
+        if plan.report is not None and options.mode == "on" and is_sampled(plan.report.prefix_digest, rate):
             self._later(self._recheck(options.config, list(messages), plan.messages, salt))
         return plan
 
-    async def _recheck(self, config: CompactorConfig, given: list[Message], emitted: list[Message], salt: str) -> None:
-        def differs() -> bool:
-            return self.worker.differs_from_nothing(config, given, quick_digests(emitted, salt)[-1], salt)
+    async def _note_failure(self, work: asyncio.Task[Plan], given: list[Message], salt: str) -> None:
+        """Once the late work has made its own note, which was of what vLLM did not get."""
+        await asyncio.wait([work])
+        await self._pool.submit(lambda: self.handler.note_failure(given, salt))
 
-        if await self._pool.submit(differs, self.worker.compactors.lane(config)):
+    async def _recheck(self, config: CompactorConfig, given: list[Message], emitted: list[Message], salt: str) -> None:
+        def difference() -> Difference | None:
+            return self.handler.difference(config, given, quick_digests(emitted, salt)[-1], salt)
+
+        found = await self._pool.submit(difference, self.handler.compactors.lane(config))
+        if found == "guard_band":
+            self.accounting.violated()
+        elif found == "defect":
             self.accounting.broken("defect")
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
@@ -142,11 +158,16 @@ class Admission:
             try:
                 await work
             except Exception as error:  # noqa: BLE001 - nobody waits for this
-                self.worker.log(error)
+                self.handler.log(error)
 
-        task = asyncio.ensure_future(guarded())
-        self._later_tasks.add(task)  # the loop itself holds tasks weakly
-        task.add_done_callback(self._later_tasks.discard)
+        self._kept(guarded())
+
+    def _kept(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """A task that runs to its end whoever waits for it."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)  # the loop itself holds tasks weakly
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _rejected(self, box: RequestBox, error: OptionError) -> Exception:
         self.accounting.decided(box, "rejected", NO_REASON)

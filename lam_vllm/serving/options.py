@@ -11,6 +11,8 @@ import yaml
 
 from lam_vllm.config import CompactorConfig, load_config, make_config
 from lam_vllm.errors import OptionError
+from lam_vllm.serving.encoder_settings import NAMES as ENCODER_NAMES
+from lam_vllm.serving.encoder_settings import EncoderSettings, encoder_settings
 
 Mode = Literal["off", "on", "observe"]
 
@@ -25,7 +27,7 @@ CONFIG_FIELDS = (
     "max_reference_distance_tokens",
 )
 FIELDS = ("enabled", *CONFIG_FIELDS, "store")
-SETTINGS = (*FIELDS, "encoder", "config")
+SETTINGS = (*FIELDS, *ENCODER_NAMES, "config")
 
 _MODES: dict[object, Mode] = {True: "on", False: "off", "on": "on", "off": "off", "observe": "observe"}
 _CARRIER = "true, false, observe, off, or an object of options"
@@ -45,10 +47,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the server was started: what applies to a request that says nothing, and the encoder's name."""
+    """How the server was started: what applies to a request that says nothing, and the encoder."""
 
     options: Options
-    encoder: str | None
+    encoder: EncoderSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,9 @@ def server_settings(environment: Mapping[str, str], name_of: Callable[[str], str
         raise OptionError(name_of("observations"), config.observations, "tool; a request may ask for tool+user")
     implied: Mode = "on" if config.profile else "off"
     mode = _mode(given["enabled"]) if "enabled" in given else implied
-    return Settings(Options(mode, config, _store(given, default=True)), environment.get(variable("encoder")) or None)
+    return Settings(
+        Options(mode, config, _store(given, default=True)), encoder_settings(environment, variable, name_of)
+    )
 
 
 def request_options(

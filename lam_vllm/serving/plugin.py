@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lam_vllm.encoders.base import Encoder
     from lam_vllm.serving.options import Settings
+    from lam_vllm.serving.work import Compactions
 
 SUPPORTED_VLLM = "0.32."
 SWITCH_SECONDS = 0.0005
@@ -56,7 +56,6 @@ class LamPlugin:
         from lam_vllm.serving.hook import install, install_refusal
         from lam_vllm.serving.options import server_settings
         from lam_vllm.serving.service import build_service
-        from lam_vllm.serving.tokens import token_counter
 
         renderer = state.online_renderer
         check_server(vllm.__version__, state, renderer)
@@ -68,9 +67,7 @@ class LamPlugin:
         state.lam = build_service(
             settings,
             metrics=process_metrics(),
-            count_tokens=token_counter(renderer.renderer.get_tokenizer()),
-            encoder=_encoder(settings),
-            tokenizer_name=str(renderer.model_config.tokenizer),
+            compactors=_compactions(settings, renderer),
             vllm_version=vllm.__version__,
             seam=_seam(renderer.use_harmony),
         )
@@ -112,18 +109,26 @@ def _unsupported(why: str) -> Exception:
     return UnsupportedServerError(f"lam-vllm cannot work in this server: {why}")
 
 
-def _encoder(settings: Settings) -> Encoder | None:
-    from lam_vllm.encoders import load_encoder
+def _compactions(settings: Settings, renderer: Any) -> Compactions:
+    """Compactors of this process and, where an encoder is named, its worker process, ready."""
+    from lam_vllm.compactors import Compactors
     from lam_vllm.errors import EncoderError
+    from lam_vllm.metrics import process_metrics
+    from lam_vllm.serving.work import Compactions
+    from lam_vllm.tokens import portable_tokenizer, token_counter
+    from lam_vllm.worker import Setup, WorkerClient
 
-    if settings.encoder is not None:
-        return load_encoder(settings.encoder)
+    tokenizer, name = portable_tokenizer(renderer.renderer.get_tokenizer()), str(renderer.model_config.tokenizer)
+    here, encoder = Compactors(token_counter(tokenizer), tokenizer_name=name), settings.encoder
+    if encoder.name is not None:
+        setup = Setup(encoder.name, tokenizer, name, encoder.threads, encoder.cpus)
+        return Compactions(here, WorkerClient(setup, process_metrics().worker_restarts.inc))
     if settings.options.config.profile in ("guarded", "paper"):
         raise EncoderError(
             f"the profile {settings.options.config.profile!r} needs an encoder and none is configured: "
             "pip install 'lam-vllm[encoder]' and pass --lam-encoder NAME, or use --lam-profile exact"
         )
-    return None
+    return Compactions(here)
 
 
 def _with_model_window(settings: Settings, model_config: Any) -> Settings:

@@ -13,9 +13,6 @@ from lam_vllm.types import Message
 
 Cause = Literal["defect", "failed_open", "config_changed", "client_changed"]
 
-SAMPLED_OF = 64
-"""One prefix in so many is recomputed from nothing. Its digest decides, so every replica takes the same ones."""
-
 
 @dataclass(slots=True)
 class _Known:
@@ -75,6 +72,9 @@ class PrefixWatch:
             self._known.popitem(last=False)
 
 
-def is_sampled(prefix_digest: str) -> bool:
-    """Whether the prefix with this hex digest is one of those recomputed from nothing; "" is that of no messages."""
-    return prefix_digest != "" and int(prefix_digest, 16) % SAMPLED_OF == 0
+def is_sampled(prefix_digest: str, rate: float) -> bool:
+    """Whether the prefix with this hex digest is in the share `rate`; "" is that of no messages.
+
+    The digest decides, so every replica takes the same ones.
+    """
+    return prefix_digest != "" and int(prefix_digest[:8], 16) < rate * 2**32

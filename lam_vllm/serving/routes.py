@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict
 from typing import Any
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
@@ -18,6 +18,7 @@ from lam_vllm.messages import LOOK_UP_TOOL
 from lam_vllm.serving.middleware import OPTIONS_HEADER, SALT_HEADER
 from lam_vllm.serving.options import Mode, Options, request_options
 from lam_vllm.serving.service import Service
+from lam_vllm.serving.warming import Warmed
 from lam_vllm.serving.work import removed_text
 from lam_vllm.types import Compaction
 
@@ -28,11 +29,17 @@ _HINT = (
 
 
 class EncoderStatus(BaseModel):
-    """The encoder of this process, or why there is none."""
+    """The encoder and its worker process, or why there is none. `guard_band` is a difference in cosine."""
 
-    name: str | None
-    fingerprint: str | None
+    name: str | None = None
+    fingerprint: str | None = None
     reason: str
+    fast_pass: str | None = None
+    fast_pass_reason: str | None = None
+    guard_band: float | None = None
+    threads: int | None = None
+    process: int | None = None
+    restarts: int = 0
 
 
 class Status(BaseModel):
@@ -53,6 +60,7 @@ class Status(BaseModel):
     prompt_tokens_prefilled: dict[str, float]
     tokens_removed: dict[str, float]
     prefix_breaks: dict[str, float]
+    guard_band_violations: float
     memo_bytes: int
     store_bytes: int
     hint: str | None
@@ -66,6 +74,18 @@ class DryRun(BaseModel):
     messages: list[dict[str, Any]]
     lam: Any = None
     cache_salt: str | None = None
+
+
+class WarmRequest(BaseModel):
+    """What is about to arrive: a request's messages, or the text of one tool result of a conversation to come."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    messages: list[dict[str, Any]] | None = None
+    text: str | None = None
+    lam: Any = None
+    cache_salt: str | None = None
+    wait: bool = False
 
 
 class RecordedDecision(BaseModel):
@@ -112,6 +132,7 @@ def make_router() -> APIRouter:
     for path, handler, method in (
         ("/status", status, "GET"),
         ("/compact", compact, "POST"),
+        ("/warm", warm, "POST"),
         ("/records/{identity}", record, "GET"),
         ("/tool", tool, "GET"),
         ("/enabled", switch, "POST"),
@@ -123,8 +144,8 @@ def make_router() -> APIRouter:
 async def status(http: Request) -> Status:
     """What is loaded, what applies to a request that says nothing, and the counters of this process."""
     service: Service = http.app.state.lam
-    default, encoder, count = service.settings.options, service.encoder, service.metrics.counts
-    compactor = service.worker.compactors.get(default.config)
+    default, count = service.settings.options, service.metrics.counts
+    config = service.handler.compactors.resolved(default.config)
     suspects = service.admission.accounting.looked_like_tool_user
     return Status(
         version=lam_vllm.__version__,
@@ -133,22 +154,39 @@ async def status(http: Request) -> Status:
         process=os.getpid(),
         switched_on=service.admission.enabled,
         default=default.mode,
-        profile=compactor.config.profile,
-        config=compactor.config,
+        profile=config.profile,
+        config=config,
         store=default.store,
-        encoder=EncoderStatus(
-            name=encoder.name if encoder else None,
-            fingerprint=encoder.fingerprint if encoder else None,
-            reason="configured" if encoder else "none is configured: --lam-encoder or LAM_ENCODER names one",
-        ),
+        encoder=_encoder_status(service),
         requests=count("requests"),
         prompt_tokens_original=count("prompt_tokens_original"),
         prompt_tokens_prefilled=count("prompt_tokens_prefilled"),
         tokens_removed=count("tokens_removed"),
         prefix_breaks=count("prefix_breaks"),
-        memo_bytes=service.worker.compactors.memo_bytes_used,
-        store_bytes=service.worker.records.bytes_used,
+        memo_bytes=sum(service.handler.compactors.memo_bytes().values()),
+        guard_band_violations=sum(count("guard_band_violations").values()),
+        store_bytes=service.handler.records.bytes_used,
         hint=_HINT.format(suspects) if suspects else None,
+    )
+
+
+def _encoder_status(service: Service) -> EncoderStatus:
+    encoder, client = service.encoder, service.handler.compactors.client
+    if encoder is None:
+        return EncoderStatus(reason="none is configured: --lam-encoder or LAM_ENCODER names one")
+    status = EncoderStatus(name=encoder.name, fingerprint=encoder.fingerprint, reason="configured")
+    if client is None:
+        return status
+    facts = client.facts
+    return status.model_copy(
+        update={
+            "fast_pass": facts.fast.way.label,
+            "fast_pass_reason": facts.fast.reason,
+            "guard_band": facts.fast.guard_band,
+            "threads": facts.threads,
+            "process": facts.process,
+            "restarts": client.restarts,
+        }
     )
 
 
@@ -158,32 +196,61 @@ async def compact(body: DryRun, http: Request) -> DryRunResult:
     400 on a bad option, 500 when the compaction fails.
     """
     service: Service = http.app.state.lam
+    options, salt = _options(service, body.lam, http), _salt(body.cache_salt, http)
+    lane = service.handler.compactors.lane(options.config)
     try:
-        options = request_options(
+        return await service.pool.submit(lambda: _dry_run(service, options, body.messages, salt), lane)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong in here, the client gets JSON
+        service.handler.log(error)
+        raise HTTPException(500, f"the compaction failed: {type(error).__name__}; see the server's log") from None
+
+
+async def warm(body: WarmRequest, http: Request, response: Response) -> Warmed:
+    """Have ready what admission of these messages, or of one tool result, will need. 202 before it is done.
+
+    400 on a bad option, or unless exactly one of `messages` and `text` is given; 500 when the work fails.
+    """
+    service: Service = http.app.state.lam
+    if (body.messages is None) == (body.text is None):
+        raise HTTPException(400, "exactly one of messages and text is needed")
+    options, salt = _options(service, body.lam, http), _salt(body.cache_salt, http)
+    if not service.admission.enabled or options.mode == "off":
+        return Warmed(done=True)
+    work = service.warming.begin(options.config, body.messages, body.text, salt)
+    if not body.wait:
+        response.status_code = 202
+        return Warmed(done=False)
+    try:
+        return await work
+    except Exception as error:  # noqa: BLE001 - whatever is wrong in here, the client gets JSON
+        service.handler.log(error)
+        raise HTTPException(500, f"warming failed: {type(error).__name__}; see the server's log") from None
+
+
+def _options(service: Service, field: Any, http: Request) -> Options:
+    try:
+        return request_options(
             service.settings.options,
             header=http.headers.get(OPTIONS_HEADER),
-            field=body.lam,
+            field=field,
             has_encoder=service.encoder is not None,
         )
     except OptionError as error:
         raise HTTPException(400, str(error)) from None
-    salt = body.cache_salt or http.headers.get(SALT_HEADER) or ""
-    lane = service.worker.compactors.lane(options.config)
-    try:
-        return await service.pool.submit(lambda: _dry_run(service, options, body.messages, salt), lane)
-    except Exception as error:  # noqa: BLE001 - whatever is wrong in here, the client gets JSON
-        service.worker.log(error)
-        raise HTTPException(500, f"the compaction failed: {type(error).__name__}; see the server's log") from None
+
+
+def _salt(field: str | None, http: Request) -> str:
+    return field or http.headers.get(SALT_HEADER) or ""
 
 
 def _dry_run(service: Service, options: Options, messages: list[dict[str, Any]], salt: str) -> DryRunResult:
     # Without the memo: a dry run must not use up what the next real request would count as new.
-    compactor = service.worker.compactors.get(options.config)
+    compactor = service.handler.compactors.get(options.config)
     compaction = compactor.compact(messages, salt=salt, use_memo=False)
     decisions = [
         RecordedDecision(
             decision=decision._asdict(),
-            record=service.worker.records.put(salt, text) if text and options.store else None,
+            record=service.handler.records.put(salt, text) if text and options.store else None,
         )
         for decision in compaction.decisions
         for text in [removed_text(messages, decision)]
@@ -200,7 +267,7 @@ def _report(compaction: Compaction) -> dict[str, Any]:
 async def record(identity: str, http: Request) -> Record:
     """Removed text by its id and the salt it was sent under. 404 when unknown, whatever the cause."""
     service: Service = http.app.state.lam
-    text = service.worker.records.get(http.headers.get(SALT_HEADER) or "", identity)
+    text = service.handler.records.get(http.headers.get(SALT_HEADER) or "", identity)
     service.metrics.lookups.labels("unknown" if text is None else "found").inc()
     if text is None:
         raise HTTPException(404, "no such record")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from lam_vllm.encoders.base import Encoder
@@ -13,7 +12,9 @@ from lam_vllm.records import RecordStore
 from lam_vllm.serving.admission import Admission, Seam
 from lam_vllm.serving.options import Settings
 from lam_vllm.serving.prefix_watch import PrefixWatch
-from lam_vllm.serving.work import Compactors, Worker
+from lam_vllm.serving.warming import Warming
+from lam_vllm.serving.work import Compactions, Handler
+from lam_vllm.worker import EncoderFacts
 
 RECORD_BYTES = 64_000_000
 
@@ -24,24 +25,23 @@ class Service:
 
     settings: Settings
     admission: Admission
-    worker: Worker
+    handler: Handler
+    warming: Warming
     pool: Pool
     metrics: Metrics
     vllm_version: str
 
     @property
-    def encoder(self) -> Encoder | None:
-        """The encoder of this process, if it was started with one."""
-        return self.worker.compactors.encoder
+    def encoder(self) -> Encoder | EncoderFacts | None:
+        """The encoder, or what is known of the worker's, if there is one."""
+        return self.handler.compactors.encoder
 
 
 def build_service(
     settings: Settings,
     *,
     metrics: Metrics,
-    count_tokens: Callable[[str], int],
-    encoder: Encoder | None,
-    tokenizer_name: str,
+    compactors: Compactions,
     vllm_version: str,
     seam: Seam,
 ) -> Service:
@@ -50,12 +50,9 @@ def build_service(
     Raises:
         MissingExtraError: the default profile needs an encoder and there is none.
     """
-    worker = Worker(
-        Compactors(count_tokens, encoder, tokenizer_name),
-        PrefixWatch(),
-        RecordStore(RECORD_BYTES, secrets.token_bytes(32)),
-    )
-    worker.compactors.get(settings.options.config)  # a default that cannot work must stop the server, not a request
+    handler = Handler(compactors, PrefixWatch(), RecordStore(RECORD_BYTES, secrets.token_bytes(32)))
+    handler.compactors.get(settings.options.config)  # a default that cannot work must stop the server, not a request
     pool = Pool(metrics.queue_depth)
-    admission = Admission(settings.options, worker, pool, metrics, seam)
-    return Service(settings, admission, worker, pool, metrics, vllm_version)
+    admission = Admission(settings.options, handler, pool, metrics, seam, settings.encoder.audit_rate)
+    warming = Warming(handler.compactors, pool, admission.accounting)
+    return Service(settings, admission, handler, warming, pool, metrics, vllm_version)

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from lam_vllm.compactor import Compactor
+from lam_vllm.compactor import Compactor, resolved_config
+from lam_vllm.compactors import Compactors
 from lam_vllm.config import CompactorConfig
 from lam_vllm.encoders.base import Encoder
-from lam_vllm.errors import EncoderError
+from lam_vllm.errors import EncoderError, WorkerLostError
 from lam_vllm.messages import quick_digests
 from lam_vllm.pool import Lane
 from lam_vllm.records import RecordStore
 from lam_vllm.serving.options import Options
 from lam_vllm.serving.prefix_watch import Cause, PrefixWatch
-from lam_vllm.types import Compaction, Decision, Message, Outcome, Report
+from lam_vllm.types import Compaction, Decision, Message, Outcome, Reason, Report
+from lam_vllm.worker import EncoderFacts, WorkerClient, WorkerCompactor
+from lam_vllm.worker.jobs import Held
 
 logger = logging.getLogger(__name__)
 
-MAX_COMPACTORS = 8
-MEMO_BYTES = 128_000_000
+
+Difference = Literal["defect", "guard_band"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,42 +39,46 @@ class Plan:
     seconds: float = 0.0
 
 
-class Compactors:
-    """One compactor per distinct config, least recently used first out. Losing one costs time, never bytes."""
+class Compactions:
+    """The compactor of each config: in this process, or in the worker process where the profile needs its encoder."""
 
-    def __init__(self, count_tokens: Callable[[str], int], encoder: Encoder | None, tokenizer_name: str) -> None:
-        self.encoder = encoder
-        self._count_tokens = count_tokens
-        self._tokenizer_name = tokenizer_name
-        self._by_config: OrderedDict[CompactorConfig, Compactor] = OrderedDict()
-        self._lock = threading.Lock()
+    def __init__(self, here: Compactors, client: WorkerClient | None = None) -> None:
+        self.here = here
+        self.client = client
 
-    def get(self, config: CompactorConfig) -> Compactor:
-        """The compactor of this config."""
-        with self._lock:
-            compactor = self._by_config.pop(config, None) or Compactor(
-                config, self._count_tokens, self.encoder, tokenizer_name=self._tokenizer_name, memo_bytes=MEMO_BYTES
-            )
-            self._by_config[config] = compactor
-            while len(self._by_config) > MAX_COMPACTORS:
-                self._by_config.popitem(last=False)
-        return compactor
+    @property
+    def encoder(self) -> Encoder | EncoderFacts | None:
+        """The encoder, or what is known of the worker's."""
+        return self.client.facts if self.client is not None else self.here.encoder
+
+    def get(self, config: CompactorConfig) -> Compactor | WorkerCompactor:
+        """The compactor of this config.
+
+        Raises:
+            MissingExtraError: its profile needs an encoder and there is none.
+        """
+        if self.client is None or self.resolved(config).profile == "exact":
+            return self.here.get(config)
+        return WorkerCompactor(config, self.client)
+
+    def resolved(self, config: CompactorConfig) -> CompactorConfig:
+        """The config with its profile and threshold filled in. Raises as `get`."""
+        return resolved_config(config, self.encoder.threshold_cos if self.encoder is not None else None)
 
     def lane(self, config: CompactorConfig) -> Lane:
         """Where work under this config runs: apart from what encodes, if it never does."""
         return "exact" if self.encoder is None or config.profile == "exact" else "encoder"
 
-    @property
-    def memo_bytes_used(self) -> int:
-        """Bytes held by the memos of all of them."""
-        with self._lock:
-            return sum(compactor.memo_bytes_used for compactor in self._by_config.values())
+    def memo_bytes(self) -> dict[str, int]:
+        """Bytes held by the memos of both processes."""
+        held = self.client.held if self.client is not None else Held()
+        return {"prefix": self.here.memo_bytes_used + held.prefix_bytes, "embedding": held.embedding_bytes}
 
 
-class Worker:
+class Handler:
     """Compacts and keeps the books: prefixes seen, text removed. Blocking: call it in a pool."""
 
-    def __init__(self, compactors: Compactors, watch: PrefixWatch, records: RecordStore) -> None:
+    def __init__(self, compactors: Compactions, watch: PrefixWatch, records: RecordStore) -> None:
         self.compactors = compactors
         self.watch = watch
         self.records = records
@@ -86,17 +91,26 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - the request must go through whatever is wrong in here
             self.log(error)
             self.note_failure(messages, salt)
-            return failed_open(messages, "encoder_error" if isinstance(error, EncoderError) else "internal_error")
+            return failed_open(messages, _failure(error))
         outcome, reason = _outcome(options, compaction)
         # An escaped stub-like line changes bytes without removing any, so `messages` decides here, not `changed`.
         emitted = compaction.messages if options.mode == "on" else messages
         cause = self._keep_books(options, messages, emitted, compaction, salt)
         return Plan(emitted, outcome, reason, compaction.report, cause)
 
-    def differs_from_nothing(self, config: CompactorConfig, given: list[Message], emitted: str, salt: str) -> bool:
-        """Whether computing `given` again without a memo ends in another digest than `emitted`."""
-        fresh = self.compactors.get(config).compact(given, salt=salt, use_memo=False)
-        return quick_digests(fresh.messages, salt)[-1] != emitted
+    def difference(self, config: CompactorConfig, given: list[Message], emitted: str, salt: str) -> Difference | None:
+        """Why computing `given` again, from nothing and canonically, ends in another digest than `emitted`, or None.
+
+        `guard_band`: the fast pass decides otherwise even without any memo. `defect`: a memo does.
+        """
+
+        def differs(**how: bool) -> bool:
+            fresh = self.compactors.get(config).compact(given, salt=salt, use_memo=False, **how)
+            return quick_digests(fresh.messages, salt)[-1] != emitted
+
+        if not differs(canonical=True):
+            return None
+        return "defect" if differs() else "guard_band"
 
     def note_failure(self, messages: Sequence[Message], salt: str) -> None:
         """Remember that the originals went through, so that the break which follows is counted under its cause."""
@@ -110,15 +124,15 @@ class Worker:
         seen = type(error) in self._failures_seen
         self._failures_seen.add(type(error))
         level = logging.DEBUG if seen else logging.ERROR
-        logger.log(level, "lam: a compaction failed; the original messages are used", exc_info=error)
+        logger.log(level, "lam: a compaction failed; it is tried once more, then the original messages are used", exc_info=error)
 
     def _compact(self, config: CompactorConfig, messages: list[Message], salt: str) -> Compaction:
         compactor = self.compactors.get(config)
         try:
             return compactor.compact(messages, salt=salt)
-        except Exception as error:  # noqa: BLE001 - a damaged memo must not outlive the request that met it
+        except Exception as error:  # noqa: BLE001 - what a memo or the fast pass did may be the cause
             self.log(error)
-            return compactor.compact(messages, salt=salt, use_memo=False)
+            return compactor.compact(messages, salt=salt, use_memo=False, canonical=True)
 
     def _keep_books(
         self, options: Options, given: list[Message], emitted: Any, compaction: Compaction, salt: str
@@ -145,6 +159,12 @@ def removed_text(messages: Sequence[Message], decision: Decision) -> str:
 def failed_open(messages: Any, reason: str) -> Plan:
     """The plan that hands the originals on after a failure."""
     return Plan(messages, "failed_open", reason)
+
+
+def _failure(error: Exception) -> Reason:
+    if isinstance(error, WorkerLostError):
+        return "worker_lost"
+    return "encoder_error" if isinstance(error, EncoderError) else "internal_error"
 
 
 def _outcome(options: Options, compaction: Compaction) -> tuple[Outcome, str]:

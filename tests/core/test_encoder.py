@@ -81,7 +81,7 @@ def test_the_model_runs_on_one_thread(model_folder: Path) -> None:
 
     encoder = SentenceTransformerEncoder(model_folder, "minilm", 0.95)
     seen: list[int] = []
-    encoder._model.register_forward_hook(lambda *_: seen.append(torch.get_num_threads()))
+    encoder._view("fp32").register_forward_hook(lambda *_: seen.append(torch.get_num_threads()))
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
@@ -179,7 +179,7 @@ def test_every_profile_in_the_configs_is_read(monkeypatch: pytest.MonkeyPatch, t
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("model: a/b\npackage: c\n", "exactly one of model and package"),
+        ("model: a/b\npackage: c\n", "exactly one of model, package and server"),
         ("model: a/b\nthreshold: 0.9\n", "threshold: Extra inputs"),
         ("model: a/b\nthreshold_cos: 2\n", "threshold_cos: "),
         ("", "valid dictionary"),
@@ -191,7 +191,7 @@ def test_a_bad_profile_names_its_file_and_its_fault(
 ) -> None:
     (tmp_path / "encoders").mkdir()
     (tmp_path / "encoders" / "bad.yaml").write_text(content)
-    monkeypatch.setattr("lam_vllm.encoders.load.resource", lambda _: tmp_path)
+    monkeypatch.setattr("lam_vllm.encoders.profile.resource", lambda _: tmp_path)
     with pytest.raises(InputFileError, match=rf"bad\.yaml: .*{why}"):
         load_encoder("bad")
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from lam_vllm.bound import delta_of
 from lam_vllm.encoders import load_encoder
+from lam_vllm.encoders.base import OnePass
 from lam_vllm.near_duplicates import RetainedWindows, find_match
 from lam_vllm.ops.reference import l2_distances
 from lam_vllm.types import Embedding, Match
@@ -51,35 +52,35 @@ def test_the_first_window_is_encoded_once_and_matches_nothing() -> None:
         calls.append(text)
         return _embed(text)
 
-    found = find_match("alpha", encode, _retained(), 0.95)
-    assert (found.match, found.encoder_calls, found.boundary_pairs) == (None, 1, 0)
+    found = find_match("alpha", OnePass(encode), _retained(), 0.95)
+    assert (found.match, found.boundary_pairs) == (None, 0)
     assert found.embedding.tobytes() == _embed("alpha").tobytes()
     assert calls == ["alpha"]
 
 
 def test_the_same_text_matches_at_distance_zero_without_encoding() -> None:
-    found = find_match("beta", _never, _retained(("alpha", True), ("beta", True), ("beta", True)), 0.95)
-    assert (found.match, found.encoder_calls) == (Match(1, 0.0), 0)
+    found = find_match("beta", OnePass(_never), _retained(("alpha", True), ("beta", True), ("beta", True)), 0.95)
+    assert found.match == Match(1, 0.0)
     assert found.embedding.tobytes() == _embed("beta").tobytes()
 
 
 def test_an_ineligible_window_of_the_same_text_lends_its_embedding_and_represents_nothing() -> None:
-    found = find_match("alpha", _never, _retained(("alpha", False)), 0.95)
-    assert (found.match, found.encoder_calls) == (None, 0)
+    found = find_match("alpha", OnePass(_never), _retained(("alpha", False)), 0.95)
+    assert found.match is None
     assert found.embedding.tobytes() == _embed("alpha").tobytes()
 
 
 def test_a_later_eligible_window_of_the_same_text_is_the_representative() -> None:
-    found = find_match("alpha", _never, _retained(("alpha", False), ("alpha", True)), 0.95)
+    found = find_match("alpha", OnePass(_never), _retained(("alpha", False), ("alpha", True)), 0.95)
     assert found.match == Match(1, 0.0)
 
 
 def test_a_near_window_matches_with_its_exact_distance() -> None:
     retained = _retained(("beta", True), ("alpha", True))
-    found = find_match("alpha ", _embed, retained, 0.95)
+    found = find_match("alpha ", OnePass(_embed), retained, 0.95)
     distance = float(l2_distances(_embed("alpha")[None], _embed("alpha "))[0])
     assert 0 < distance <= delta_of(0.95)
-    assert (found.match, found.encoder_calls) == (Match(1, distance), 1)
+    assert found.match == Match(1, distance)
 
 
 def test_the_lowest_indexed_eligible_window_represents_even_when_a_later_one_is_nearer() -> None:
@@ -87,7 +88,7 @@ def test_the_lowest_indexed_eligible_window_represents_even_when_a_later_one_is_
     retained = RetainedWindows(DIMENSION)
     for text, embedding, eligible in (("x", near, False), ("y", far, True), ("z", near, True)):
         retained.add(text, embedding, eligible)
-    found = find_match("alpha", lambda _: near, retained, 0.95)
+    found = find_match("alpha", OnePass(lambda _: near), retained, 0.95)
     assert found.match is not None
     assert found.match.representative == 1
     assert found.match.distance > 0
@@ -95,8 +96,8 @@ def test_the_lowest_indexed_eligible_window_represents_even_when_a_later_one_is_
 
 def test_threshold_one_matches_another_text_only_with_an_identical_embedding() -> None:
     retained = _retained(("alpha", True))
-    assert find_match("alpha ", _embed, retained, 1.0).match is None
-    assert find_match("other", lambda _: _embed("alpha"), retained, 1.0).match == Match(0, 0.0)
+    assert find_match("alpha ", OnePass(_embed), retained, 1.0).match is None
+    assert find_match("other", OnePass(lambda _: _embed("alpha")), retained, 1.0).match == Match(0, 0.0)
 
 
 def _worst_loss(all_rows: Embedding, kept_rows: Embedding, queries: int, seed: int) -> float:
@@ -122,7 +123,7 @@ def test_no_query_loses_more_than_the_largest_accepted_distance_on_synthetic_vec
     rows = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     retained, distances = RetainedWindows(DIMENSION), [0.0]
     for index, row in enumerate(rows):
-        match = find_match(str(index), lambda _, row=row: row, retained, threshold_cos).match  # type: ignore[misc]
+        match = find_match(str(index), OnePass(lambda _, row=row: row), retained, threshold_cos).match  # type: ignore[misc]
         if match is None:
             retained.add(str(index), row, eligible=True)
         else:
@@ -140,7 +141,7 @@ def test_no_query_loses_more_than_the_largest_accepted_distance_on_a_recorded_ru
     for text in texts:
         for window in fixed_windows(text, encoder.token_offsets, encoder.window_tokens):
             piece = text[window.start : window.end]
-            found = find_match(piece, encoder.encode, retained, encoder.threshold_cos)
+            found = find_match(piece, OnePass(encoder.encode), retained, encoder.threshold_cos)
             rows.append(found.embedding)
             if found.match is None:
                 retained.add(piece, found.embedding, eligible=True)
@@ -165,8 +166,8 @@ def test_a_fork_equals_a_history_that_stopped_there(entries: list[tuple[str, boo
     fork, stopped = _retained(*entries).fork(count), _retained(*entries[:count])
     assert _state(fork) == _state(stopped)
     for text in TEXTS:
-        ours, theirs = find_match(text, _embed, fork, 0.95), find_match(text, _embed, stopped, 0.95)
-        assert (ours.match, ours.encoder_calls) == (theirs.match, theirs.encoder_calls)
+        ours, theirs = (find_match(text, OnePass(_embed), each, 0.95) for each in (fork, stopped))
+        assert ours.match == theirs.match
         assert ours.embedding.tobytes() == theirs.embedding.tobytes()
 
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lam_vllm.bound import delta_of
+from lam_vllm.encoders.two_pass import MARGIN_COS
 from lam_vllm.ops.reference import l2_distances
-from lam_vllm.search import ExhaustiveSearch, verify
+from lam_vllm.search import ExhaustiveSearch, verify, verify_near
 from lam_vllm.types import Candidate, Embedding, Match
 
 THRESHOLDS = (0.5, 0.9, 0.95, 0.99, 0.9999, 1.0)
@@ -58,8 +59,10 @@ def test_search_and_verification_equal_brute_force(seed: int, dimension: int, co
     verdict = verify(candidates, rows, query, radius)
 
     distances = l2_distances(rows[eligible], query)
+    within = np.flatnonzero(distances <= radius)
+    decisive = distances[: within[0] + 1] if within.size else distances
     assert verdict.match == _brute_force(rows, eligible, query, radius)
-    assert verdict.boundary_pairs == int(np.sum(np.abs(distances - radius) <= 1e-5))
+    assert verdict.boundary_pairs == int(np.sum(np.abs(decisive - radius) <= 1e-5))
     indices = [candidate.index for candidate in candidates]
     assert indices == sorted(set(indices))
     assert all(eligible[index] for index in indices)
@@ -106,11 +109,67 @@ def test_threshold_one_accepts_identical_vectors_only() -> None:
     assert verify(candidates, rows, query, delta_of(1.0)).match == Match(1, 0.0)
 
 
-def test_pairs_at_the_boundary_are_counted_on_both_sides_and_beyond_the_match() -> None:
+def test_pairs_at_the_boundary_are_counted_on_both_sides_up_to_the_match() -> None:
     query = np.array([1.0, 0.0], np.float32)
-    offsets = np.array([[0.3, 0.0], [0.3 - 4e-6, 0.0], [0.3 + 4e-6, 0.0], [0.3 + 4e-5, 0.0]], np.float32)
+    offsets = np.array([[0.3 + 4e-6, 0.0], [0.3 + 4e-5, 0.0], [0.3 - 4e-6, 0.0], [0.3 + 4e-6, 0.0]], np.float32)
     verdict = verify([Candidate(index) for index in range(4)], query + offsets, query, 0.3)
-    assert verdict.boundary_pairs == 3
+    assert verdict.match is not None
+    assert (verdict.match.representative, verdict.boundary_pairs) == (2, 2)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    dimension=st.sampled_from([2, 33, 384]),
+    count=st.integers(0, 60),
+    threshold_cos=st.sampled_from(THRESHOLDS),
+    error=st.sampled_from([0.0, 1e-6, 1e-3, 0.02]),
+)
+def test_inexact_embeddings_decide_as_canonical_ones_do(
+    seed: int, dimension: int, count: int, threshold_cos: float, error: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    query = _unit(rng.standard_normal(dimension))
+    spread = _unit(rng.standard_normal((count, dimension)))
+    rows = rng.permutation(np.concatenate([spread, _near_threshold(rng, query, threshold_cos, count), query[None]]))
+    moved_rows = _unit(rows + error * rng.standard_normal(rows.shape) / np.sqrt(dimension))
+    moved_query = _unit(query + error * rng.standard_normal(dimension) / np.sqrt(dimension))
+    cosines = moved_rows.astype(np.float64) @ moved_query - rows.astype(np.float64) @ query
+    band = float(np.abs(cosines).max()) + MARGIN_COS
+    asked: list[int] = []
+
+    def canonical_distance(index: int) -> float:
+        asked.append(index)
+        return float(l2_distances(rows[index : index + 1], query)[0])
+
+    everywhere = np.ones(len(rows), np.bool_)
+    wide = ExhaustiveSearch().propose(moved_rows, everywhere, moved_query, threshold_cos - band)
+    found = verify_near(wide, moved_rows, moved_query, threshold_cos, band, canonical_distance)
+    exact = verify(
+        ExhaustiveSearch().propose(rows, everywhere, query, threshold_cos), rows, query, delta_of(threshold_cos)
+    )
+    assert found.boundary_pairs == exact.boundary_pairs
+    assert (found.match is None) == (exact.match is None)
+    if found.match is not None and exact.match is not None:
+        assert found.match.representative == exact.match.representative
+        assert exact.match.distance <= found.match.distance + 1e-6
+        assert found.match.distance <= delta_of(threshold_cos) + 1e-6
+    assert len(set(asked)) == len(asked), "no pair is decided twice"
+    last = found.match.representative if found.match is not None else len(rows)
+    assert all(index <= last for index in asked), "nothing behind the match is looked at"
+
+
+def test_a_pair_outside_the_band_needs_no_canonical_embedding() -> None:
+    query = _unit(np.array([1.0, 0.0]))
+    rows = _unit(np.array([[0.9, np.sqrt(1 - 0.81)], [0.98, np.sqrt(1 - 0.98**2)]]))
+
+    def never(index: int) -> float:
+        raise AssertionError(f"pair {index} was decided anew")
+
+    found = verify_near([Candidate(0), Candidate(1)], rows, query, 0.95, 0.01, never)
+    assert found.match is not None
+    assert found.match.representative == 1
+    assert found.match.distance == pytest.approx(np.sqrt(2 - 2 * 0.97), abs=1e-6)
 
 
 @pytest.mark.parametrize("rows", [0, 3])

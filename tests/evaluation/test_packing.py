@@ -22,6 +22,7 @@ from lam_vllm.evaluation.measures.packing import (
     rate_bracket,
     smallest_cover,
 )
+from lam_vllm.encoders.base import OnePass
 from lam_vllm.near_duplicates import RetainedWindows, find_match
 from lam_vllm.ops.reference import l2_distances
 from lam_vllm.types import Embedding
@@ -82,7 +83,7 @@ def test_greedy_decides_as_the_rule_of_the_server_does(seed: int, count: int, th
     rows = unit_rows(seed, count)
     retained, places, expected = RetainedWindows(rows.shape[1]), [], []
     for place, row in enumerate(rows):
-        found = find_match(str(place), lambda _, row=row: row, retained, threshold_cos)  # type: ignore[misc]
+        found = find_match(str(place), OnePass(lambda _, row=row: row), retained, threshold_cos)  # type: ignore[misc]
         if found.match is None:
             retained.add(str(place), row, eligible=True)
             places.append(place)

@@ -11,7 +11,7 @@ import yaml
 
 from lam_vllm import Compaction, Compactor, make_config
 from lam_vllm.encoders.base import Encoder
-from lam_vllm.encoders.load import EncoderProfile
+from lam_vllm.encoders.profile import EncoderProfile
 from lam_vllm.resources import resource
 from lam_vllm.types import Embedding
 

@@ -120,12 +120,12 @@ def test_f73_a_conversation_with_a_look_up_streams_as_it_would_have(stream: bool
 
 def test_f74_answers_need_no_store() -> None:
     normal, tiny, off, restarted = Server(), Server(), Server(), Server()
-    tiny.service.worker.records = RecordStore(0, b"k" * 32)
+    tiny.service.handler.records = RecordStore(0, b"k" * 32)
     expected = through_hook(normal, REPEATED)[1]
-    assert normal.service.worker.records.bytes_used > 0
+    assert normal.service.handler.records.bytes_used > 0
     assert through_hook(tiny, REPEATED)[1] == expected
     assert through_hook(off, REPEATED, lam={"store": False})[1] == expected
-    assert [server.service.worker.records.bytes_used for server in (tiny, off)] == [0, 0]
+    assert [server.service.handler.records.bytes_used for server in (tiny, off)] == [0, 0]
     assert through_hook(restarted, [*REPEATED, *agent(OTHER)[2:]])[1][: len(expected)] == expected
 
 

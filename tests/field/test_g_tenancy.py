@@ -61,7 +61,7 @@ def test_f79_a_request_does_the_same_work_whatever_other_salts_have_sent(
 def test_f79_a_record_is_found_under_its_own_salt_alone() -> None:
     server = Server()
     ask(server, REPEATED, cache_salt="a")
-    records = server.service.worker.records
+    records = server.service.handler.records
     own = records.put("a", MODULE)
     assert records.get("a", own) == MODULE
     assert [records.get(salt, own) for salt in ("", "b", "aa")] == [None] * 3

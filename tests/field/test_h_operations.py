@@ -13,15 +13,15 @@ import pytest
 from fastapi import FastAPI
 
 from lam_vllm import Compactor, make_config
+from lam_vllm.compactors import MAX_COMPACTORS
 from lam_vllm.config import CompactorConfig
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.errors import EncoderError
-from lam_vllm.metrics import APIS, CAUSES, NO_REASON, STAGES
+from lam_vllm.metrics import APIS, CAUSES, NO_REASON, SOURCES, STAGES
 from lam_vllm.records import RecordStore
 from lam_vllm.serving.box import RequestBox
 from lam_vllm.serving.prefix_watch import PrefixWatch
 from lam_vllm.serving.routes import make_router
-from lam_vllm.serving.work import MAX_COMPACTORS
 from lam_vllm.types import Layer, Outcome, Reason
 from tests.serving.fakes import RefusedError, Server
 
@@ -120,22 +120,22 @@ def test_f87_the_loop_answers_while_every_compactor_is_at_work() -> None:
         asyncio.run(run())
     finally:
         encoder.release.set()
-    assert len(encoder.threads) == 1
+    assert encoder.threads
     assert threading.get_ident() not in encoder.threads
     assert server.registry.get_sample_value("lam:queue_depth") == 0
 
 
 def test_f89_everything_that_is_kept_has_a_bound() -> None:
     server = Server()
-    worker = server.service.worker
-    worker.records = RecordStore(5_000, b"k" * 32)
-    worker.watch = PrefixWatch(max_messages=40)
+    handler = server.service.handler
+    handler.records = RecordStore(5_000, b"k" * 32)
+    handler.watch = PrefixWatch(max_messages=40)
     for number in range(3 * MAX_COMPACTORS):
         ask(server, agent(f"{number}\n{MODULE}", OTHER, f"{number}\n{MODULE}"), lam={"exclude_tools": [f"t{number}"]})
-    worker.records.check_integrity()
-    assert 0 < worker.records.bytes_used <= 5_000
-    assert 0 < len(worker.watch) <= 40
-    assert len(worker.compactors._by_config) == MAX_COMPACTORS
+    handler.records.check_integrity()
+    assert 0 < handler.records.bytes_used <= 5_000
+    assert 0 < len(handler.watch) <= 40
+    assert len(handler.compactors.here._by_config) == MAX_COMPACTORS
 
 
 def test_f89_the_memo_of_prefixes_keeps_to_its_bytes_and_loses_the_oldest_first(
@@ -197,8 +197,8 @@ def test_f91_labels_come_from_fixed_sets_and_100_visitors_add_no_series() -> Non
         "layer": {*get_args(Layer)},
         "stage": {*STAGES},
         "cause": {*CAUSES},
-        "source": {"encoder", "memo"},
-        "memo": {"prefix"},
+        "source": {*SOURCES},
+        "memo": {"prefix", "embedding"},
         "store": {"records"},
     }
     assert {name for name, _ in before} == set(allowed)

@@ -122,7 +122,7 @@ def three_layers(encoder: Encoder, count_tokens: Callable[[str], int]) -> Inspec
     inspection = inspect_guarded(encoder, count_tokens)
     start, read, turn, *others = inspection.turns
     entry = turn.entries[1]
-    like = replace(inspection.cuts[0], decision=inspection.cuts[0].decision._replace(layer="l1", distance=0.25))
+    like = replace(inspection.cuts[0], decision=inspection.cuts[0].decision._replace(layer="l1"), distance=0.25)
     changed = replace(turn, entries=(turn.entries[0], replace(entry, blocks=(Block("text", (like,)),))))
     return replace(inspection, turns=(start, read, changed, *others))
 
@@ -248,7 +248,7 @@ def test_both_layers_of_the_paper_are_shown(show: Show, encoder: Encoder, count_
     shown.press("j", "o", "j", "o", "j", "o")
     assert shown.values(".chip-count") == ["1", "2", "0"]
     facts = shown.values(".cut.l1 .distance")
-    distances = [cut.decision.distance for cut in inspection.cuts if cut.decision.layer == "l1"]
+    distances = [cut.distance for cut in inspection.cuts if cut.decision.layer == "l1"]
     assert facts == [f"distance {distance:.3f} of at most δ\u00a0=\u00a00.316" for distance in distances]
     assert shown.values(".cut.l1 mark") == ["6", "5", "46", "45"]
     assert shown.values(".cut.l0 .silent") == ["2 lines dropped without a trace"]

@@ -86,7 +86,7 @@ def test_windows_of_the_paper_are_cut_again(encoder: Encoder, count_tokens: Call
     assert "".join(cut.representative for cut in windows) == PRICES
     assert "".join(cut.original for cut in windows) == OTHER_PRICES
     near = float(encoder.encode(windows[1].original) @ encoder.encode(windows[1].representative))
-    assert near == pytest.approx(1 - windows[1].decision.distance ** 2 / 2, abs=1e-5)
+    assert near == pytest.approx(1 - windows[1].distance ** 2 / 2, abs=1e-5)
     assert (silent.decision.stub, silent.original, silent.representative) == (
         "",
         "a line\nwith more\n",

@@ -8,15 +8,18 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from lam_vllm.compactors import Compactors
 from lam_vllm.config import CompactorConfig
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.errors import OptionError
 from lam_vllm.metrics import Metrics
 from lam_vllm.serving.admission import Seam
 from lam_vllm.serving.box import RequestBox, current_box
+from lam_vllm.serving.encoder_settings import EncoderSettings
 from lam_vllm.serving.hook import install
 from lam_vllm.serving.options import Mode, Options, Settings
 from lam_vllm.serving.service import Service, build_service
+from lam_vllm.serving.work import Compactions
 from lam_vllm.types import Message
 
 TEXT = "\n".join(f"line {number} of a long listing, the same each time" for number in range(40))
@@ -63,17 +66,16 @@ class Server:
     config: CompactorConfig = field(default_factory=lambda: CompactorConfig(profile="exact"))
     encoder: Encoder | None = None
     harmony: bool = False
+    audit_rate: float = 0.0
 
     def __post_init__(self) -> None:
         self.registry = CollectorRegistry()
         self.renderer = Renderer()
         self.box = RequestBox()
         self.service: Service = build_service(
-            Settings(Options(self.mode, self.config, True), None),
+            Settings(Options(self.mode, self.config, True), EncoderSettings(audit_rate=self.audit_rate)),
             metrics=Metrics(self.registry),
-            count_tokens=count_words,
-            encoder=self.encoder,
-            tokenizer_name="words",
+            compactors=Compactions(Compactors(count_words, self.encoder, "words")),
             vllm_version="0.32.0",
             seam=Seam(reject=self._reject, has_media=lambda _messages: False, harmony=self.harmony),
         )

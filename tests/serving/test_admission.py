@@ -18,7 +18,7 @@ from lam_vllm.serving.accounting import looks_like_tool_user
 from lam_vllm.serving.admission import pass_through_reason
 from lam_vllm.serving.box import RequestBox, report_header
 from lam_vllm.serving.hook import install
-from lam_vllm.serving.work import Worker
+from lam_vllm.serving.work import Handler
 from tests.serving.fakes import TEXT, RefusedError, Server, agent_messages
 
 REPEATED = agent_messages(TEXT, TEXT)
@@ -55,7 +55,7 @@ def test_a_server_that_is_off_hands_the_object_on_and_computes_nothing() -> None
     assert run(server, given) is given
     assert server.counted("passed_through", "off") == 1
     assert server.box.settled == []
-    assert server.service.worker.compactors.memo_bytes_used == 0
+    assert server.service.handler.compactors.memo_bytes() == {"prefix": 0, "embedding": 0}
 
 
 def test_a_request_can_turn_a_server_on_that_is_off_and_off_that_is_on() -> None:
@@ -81,7 +81,7 @@ def test_observing_reports_and_changes_nothing() -> None:
     assert settled.original_tokens == settled.prefilled_tokens
     assert settled.report is not None
     assert settled.report.saved_tokens > 0
-    assert server.service.worker.records.bytes_used == 0
+    assert server.service.handler.records.bytes_used == 0
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_failure_passes_the_originals_through_and_is_counted(error: Exception,
 def test_the_turn_after_a_failure_is_counted_as_its_break_and_not_as_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server()
     with monkeypatch.context() as patch:
-        patch.setattr(Worker, "_compact", lambda *_: 1 / 0)
+        patch.setattr(Handler, "_compact", lambda *_: 1 / 0)
         run(server, REPEATED)
     run(server, REPEATED)
     breaks = server.service.metrics.counts("prefix_breaks")
@@ -215,7 +215,7 @@ def test_the_turn_after_a_failure_is_counted_as_its_break_and_not_as_a_defect(mo
 
 def test_a_damaged_memo_costs_one_retry_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server()
-    compactor = server.service.worker.compactors.get(server.config)
+    compactor = server.service.handler.compactors.here.get(server.config)
     expected = run(server, REPEATED)
     monkeypatch.setattr(compactor, "_memo", None)  # every use of it fails from here on
     with pytest.raises(AttributeError):
@@ -292,18 +292,18 @@ def test_cancelling_a_request_cancels_the_hook() -> None:
 
 
 def test_a_prefix_that_would_come_out_otherwise_from_nothing_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "is_sampled", lambda _digest: True)
+    monkeypatch.setattr(admission, "is_sampled", lambda _digest, _rate: True)
     server = Server()
     run(server, REPEATED)
     assert server.service.metrics.counts("prefix_breaks")["defect"] == 0
-    monkeypatch.setattr(Worker, "differs_from_nothing", lambda *_: True)
+    monkeypatch.setattr(Handler, "difference", lambda *_: "defect")
     run(server, agent_messages(TEXT, TEXT, TEXT))
     assert server.service.metrics.counts("prefix_breaks")["defect"] == 1
 
 
 def test_a_defect_is_counted_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "is_sampled", lambda _digest: True)
-    monkeypatch.setattr(Worker, "differs_from_nothing", lambda *_: True)
+    monkeypatch.setattr(admission, "is_sampled", lambda _digest, _rate: True)
+    monkeypatch.setattr(Handler, "difference", lambda *_: "defect")
     server, threads = Server(), []
     accounting = server.service.admission.accounting
     monkeypatch.setattr(accounting, "broken", lambda _cause: threads.append(threading.get_ident()))
@@ -331,9 +331,9 @@ def test_removals_are_counted_once_over_the_turns_of_a_conversation() -> None:
 def test_removed_text_is_kept_for_look_ups_unless_the_request_says_no() -> None:
     server = Server()
     run(server, REPEATED, lam={"store": False})
-    assert server.service.worker.records.bytes_used == 0
+    assert server.service.handler.records.bytes_used == 0
     run(server, REPEATED, cache_salt="tenant")
-    assert server.service.worker.records.bytes_used > 0
+    assert server.service.handler.records.bytes_used > 0
 
 
 def test_a_salt_reaches_the_memo_from_the_body_or_the_header() -> None:

@@ -160,7 +160,7 @@ def test_server_settings_are_read_from_the_environment_over_the_config_file(tmp_
         {"LAM_CONFIG": str(path), "LAM_PROFILE": "guarded", "LAM_EXCLUDE_TOOLS": "ls, cat", "LAM_THRESHOLD_COS": "0.9",
          "LAM_STORE": "false", "LAM_ENCODER": "minilm", "LAM_MAX_REFERENCE_DISTANCE_TOKENS": "null"}
     )  # fmt: skip
-    assert got.encoder == "minilm"
+    assert got.encoder.name == "minilm"
     assert got.options.store is False
     assert got.options.config == CompactorConfig(
         profile="guarded", min_tokens=5, max_windows=7, exclude_tools=("ls", "cat"), threshold_cos=0.9

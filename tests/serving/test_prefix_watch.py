@@ -70,6 +70,9 @@ def test_the_watch_is_bounded_and_forgets_the_least_recent_prefix() -> None:
     assert watch.note("", said("a", "b"), said("a", "b"), "config") is None
 
 
-def test_one_prefix_in_64_is_sampled_and_the_empty_one_is_not() -> None:
-    assert [number for number in range(200) if is_sampled(f"{number:032x}")] == [0, 64, 128, 192]
-    assert not is_sampled("")
+def test_a_share_of_the_prefixes_is_sampled_by_their_digests_and_the_empty_one_is_not() -> None:
+    digests = [f"{number << 120:032x}" for number in range(256)]
+    assert [digest for digest in digests if is_sampled(digest, 1 / 64)] == digests[:4]
+    assert all(is_sampled(digest, 1.0) for digest in digests)
+    assert not any(is_sampled(digest, 0.0) for digest in digests)
+    assert not is_sampled("", 1.0)

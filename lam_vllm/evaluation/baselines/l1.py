@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lam_vllm.encoders.base import OnePass
 from lam_vllm.evaluation.baselines.windowed import WindowEmbeddings
 from lam_vllm.evaluation.corpus import Run
 from lam_vllm.near_duplicates import RetainedWindows, find_match
@@ -43,7 +44,7 @@ def greedy_matches(texts: Sequence[str], rows: Embedding, threshold_cos: float) 
     dropped: dict[int, Match] = {}
     for place, text in enumerate(texts):
         row = rows[place]
-        match = find_match(text, lambda _, row=row: row, retained, threshold_cos).match  # type: ignore[misc]
+        match = find_match(text, OnePass(lambda _, row=row: row), retained, threshold_cos).match  # type: ignore[misc]
         if match is None:
             retained.add(text, row, eligible=True)
             places.append(place)

@@ -122,7 +122,7 @@ def _cut(cut: Cut) -> dict[str, Any]:
         "lines": decision.target_lines,
         "unit": decision.unit,
         "shift": decision.shift,
-        "distance": decision.distance,
+        "distance": cut.distance,
         "tokens": _tokens(cut.tokens),
     }
 

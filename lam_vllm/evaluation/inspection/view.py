@@ -37,7 +37,8 @@ class Cut:
     """One decision, `number` counted from 1 over the run, with the texts that it speaks of.
 
     `representative` is the text that the stub names, as the prompt shows it (the removed text itself where the stub
-    names none: lines that `paper` drops silently, and aliases). `kept` are the lines of the span that stay, below.
+    names none: lines that `paper` drops silently, and aliases). `kept` are the lines of the span that stay, below;
+    `distance` is the l2 distance of the two in layer `l1`.
     """
 
     number: int
@@ -45,6 +46,7 @@ class Cut:
     original: str
     representative: str
     kept: str = ""
+    distance: float = 0.0
 
     @property
     def tokens(self) -> Tokens:
@@ -141,6 +143,7 @@ class _Reader:
 
     def __post_init__(self) -> None:
         self.shown = ShownResults(self.compactor)
+        self.distances = iter(self.compaction.report.distances)
         self.decisions: dict[tuple[int, int | None], list[Decision]] = defaultdict(list)
         for decision in self.compaction.decisions:
             self.decisions[decision.message, decision.part].append(decision)
@@ -181,7 +184,8 @@ class _Reader:
                 yield text[last : decision.start]
             self.cuts += 1
             original = text[decision.start : decision.end]
-            yield Cut(self.cuts, decision, original, self.shown.representative(decision, original), kept)
+            distance = next(self.distances) if decision.layer == "l1" else 0.0
+            yield Cut(self.cuts, decision, original, self.shown.representative(decision, original), kept, distance)
             last = decision.end
         if last < len(text) or not decisions:
             yield text[last:]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import TypeAlias
 
-from lam_vllm.encoders.base import Encoder
+from lam_vllm.encoders.base import Encoder, OnePass
 from lam_vllm.near_duplicates import RetainedWindows, find_match
 from lam_vllm.types import Embedding
 from lam_vllm.windows import fixed_windows
@@ -157,7 +157,7 @@ def near_layer(texts: Sequence[Sequence[Piece]], encode: Encode, dimension: int,
     for pieces in texts:
         kept = []
         for piece in pieces:
-            found = find_match(piece.text, encode, retained, threshold_cos)
+            found = find_match(piece.text, OnePass(encode), retained, threshold_cos)
             boundary_pairs += found.boundary_pairs
             if found.match is None:
                 retained.add(piece.text, found.embedding, eligible=True)

@@ -1,0 +1,27 @@
+"""The encoder as one compaction uses it, its time counted."""
+
+from __future__ import annotations
+
+from lam_vllm.encoders.base import Embedder, Embeddings, Encoder, OnePass
+from lam_vllm.stopwatch import Stopwatch
+
+
+class RequestEncoder:
+    """`Embeddings`, and how windows are cut; seconds count under the stages `windows` (tokenising) and `encode`.
+
+    `works_ahead` says that naming windows early saves time. With `canonical`, every embedding is canonical, made anew.
+    """
+
+    def __init__(self, encoder: Encoder, watch: Stopwatch, salt: str, *, canonical: bool = False) -> None:
+        embeddings: Embeddings = OnePass(encoder.encode)
+        if isinstance(encoder, Embedder) and not canonical:
+            embeddings = encoder.embeddings(salt)
+        self.window_tokens = encoder.window_tokens
+        self.threshold_cos = encoder.threshold_cos
+        self.token_offsets = watch.timed("windows", encoder.token_offsets)
+        self.guard_band = embeddings.guard_band
+        self.encoded = embeddings.encoded
+        self.works_ahead = not isinstance(embeddings, OnePass)
+        self.prepare = embeddings.prepare
+        self.embed = watch.timed("encode", embeddings.embed)
+        self.canonical = watch.timed("encode", embeddings.canonical)

@@ -1,0 +1,97 @@
+"""The fast pass of an encoder: which one is quickest here, and how far it may be from canonical.
+
+Both are measured on texts that ship with the package: its own files, which are code, JSON, YAML, CSS and prose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from lam_vllm.encoders.base import BatchEncoder, Pass
+from lam_vllm.types import Embedding
+from lam_vllm.windows import fixed_windows
+
+SAFETY_FACTOR = 2.0
+"""The guard band is this many times the largest difference that was measured."""
+MARGIN_COS = 1e-4
+"""Added to every band: errors of summing in fp32 are no multiple of what was measured."""
+SAMPLE_WINDOWS = 24
+_SPEED_WINDOWS = 8
+_SAMPLE_KINDS = (".py", ".json", ".js", ".css", ".yaml", ".md")
+_ROUNDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FastPass:
+    """The way that was chosen, its guard band (in cosine), tokens per second of every way, and why in words."""
+
+    way: Pass
+    guard_band: float
+    tokens_per_second: Mapping[str, float]
+    reason: str
+
+
+def choose_pass(encoder: BatchEncoder, texts: Sequence[str], least_band: float = 0.0) -> FastPass:
+    """The quickest way on these texts, one call at a time, and its band; a canonical way has none.
+
+    `least_band` is one that was measured before, on more texts: the wider of the two holds.
+    """
+    ways = encoder.passes()
+    longest = sorted(texts, key=len)[-_SPEED_WINDOWS:]
+    tokens = sum(len(encoder.token_offsets(text)) for text in longest)
+    rates = {way.label: tokens / _seconds(encoder, way, longest) for way in ways}
+    way = max(ways, key=lambda each: rates[each.label])
+    compared = ", ".join(f"{label} {rate:,.0f}" for label, rate in rates.items())
+    reason = f"{way.label}: the quickest here (tokens per second of one thread: {compared})"
+    band = 0.0 if way.canonical else max(least_band, SAFETY_FACTOR * measure_band(encoder, way, texts) + MARGIN_COS)
+    return FastPass(way, band, rates, reason)
+
+
+def measure_band(encoder: BatchEncoder, way: Pass, texts: Sequence[str]) -> float:
+    """The largest difference in cosine, over all pairs of the texts, between this way and canonical embeddings.
+
+    A decision compares an arriving window with a retained one, and either may be of the fast pass.
+    """
+    canonical = np.stack([encoder.encode(text) for text in texts]).astype(np.float64)
+    fast = encode_all(encoder, way, texts).astype(np.float64)
+    exact = canonical @ canonical.T
+    return float(max(np.abs(fast @ fast.T - exact).max(), np.abs(fast @ canonical.T - exact).max()))
+
+
+def encode_all(encoder: BatchEncoder, way: Pass, texts: Sequence[str]) -> Embedding:
+    """(N, D) embeddings of at least one text, in its batches, longest first, so that little is padding."""
+    order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
+    batches = [order[start : start + way.batch] for start in range(0, len(order), way.batch)]
+    rows = np.concatenate([encoder.encode_batch([texts[place] for place in batch], way) for batch in batches])
+    made = np.empty_like(rows)
+    made[order] = rows
+    return made
+
+
+def sample_windows(encoder: BatchEncoder, count: int = SAMPLE_WINDOWS) -> list[str]:
+    """Windows of the package's own files, spread evenly over them; of one kind after the other."""
+    root = Path(__file__).parents[1]
+    windows = [
+        text[window.start : window.end]
+        for kind in _SAMPLE_KINDS
+        for path in sorted(root.rglob(f"*{kind}"))
+        for text in [path.read_text(encoding="utf-8")]
+        for window in fixed_windows(text, encoder.token_offsets, encoder.window_tokens)
+    ]
+    step = max(1, len(windows) // count)
+    return windows[::step][:count]
+
+
+def _seconds(encoder: BatchEncoder, way: Pass, texts: Sequence[str]) -> float:
+    """The best of a few rounds; the first one also warms up."""
+    best = float("inf")
+    for _ in range(_ROUNDS):
+        began = perf_counter()
+        encode_all(encoder, way, texts)
+        best = min(best, perf_counter() - began)
+    return best

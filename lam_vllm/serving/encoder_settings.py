@@ -1,0 +1,84 @@
+"""How the server's encoder runs: settings of the process, never of a request."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from lam_vllm.errors import OptionError
+
+NAMES = ("encoder", "threads", "cpus", "audit_rate")
+AUDIT_RATE = 0.001
+CPUS_A_THREAD = 4
+"""Unless said otherwise one core in so many encodes: the rest is the server's."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSettings:
+    """`name` is None where there is no encoder. `threads` encode, on `cpus` (None: any).
+
+    `audit_rate` is the share of requests that are decided again, off their path, by canonical embeddings alone.
+    """
+
+    name: str | None = None
+    threads: int = 1
+    cpus: frozenset[int] | None = None
+    audit_rate: float = AUDIT_RATE
+
+
+def encoder_settings(
+    environment: Mapping[str, str], variable: Callable[[str], str], name_of: Callable[[str], str]
+) -> EncoderSettings:
+    """The settings in the variables called `variable(name)`.
+
+    Raises:
+        OptionError: a value cannot be what it is; the error names `name_of(name)`.
+    """
+    given = {name: environment.get(variable(name), "").strip() for name in NAMES}
+    return EncoderSettings(
+        given["encoder"] or None,
+        _threads(given["threads"], name_of("threads")),
+        _cpus(given["cpus"], name_of("cpus")),
+        _rate(given["audit_rate"], name_of("audit_rate")),
+    )
+
+
+def _threads(text: str, name: str) -> int:
+    cores = len(os.sched_getaffinity(0))
+    if not text:
+        return max(1, cores // CPUS_A_THREAD)
+    if not text.isdecimal() or not 1 <= int(text) <= cores:
+        raise OptionError(name, text, f"an integer from 1 to {cores}, the cores that this process may use")
+    return int(text)
+
+
+def _cpus(text: str, name: str) -> frozenset[int] | None:
+    """Cores out of a list of numbers and ranges, as `taskset` takes it; None for an empty text."""
+    if not text:
+        return None
+    usable = os.sched_getaffinity(0)
+    allowed = f"a list such as 0-3,8 of cores that this process may use ({_listed(usable)})"
+    cores: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal() and int(first) <= int(last or first)):
+            raise OptionError(name, text, allowed)
+        cores.update(range(int(first), min(int(last or first), max(usable) + 1) + 1))
+    if not cores <= usable:
+        raise OptionError(name, text, allowed)
+    return frozenset(cores)
+
+
+def _rate(text: str, name: str) -> float:
+    try:
+        rate = float(text or AUDIT_RATE)
+    except ValueError:
+        rate = -1.0
+    if not 0.0 <= rate <= 1.0:
+        raise OptionError(name, text, "a number from 0 to 1")
+    return rate
+
+
+def _listed(cores: set[int]) -> str:
+    return ",".join(map(str, sorted(cores)))

@@ -1,0 +1,100 @@
+"""The worker process: python -m lam_vllm.worker FILE_DESCRIPTOR, started by `worker.client` alone."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from threading import Lock
+from typing import cast
+
+from lam_vllm.compactors import Compactors
+from lam_vllm.encoders.pool import EncoderPool, open_pool
+from lam_vllm.errors import LamError
+from lam_vllm.messages import changed_texts
+from lam_vllm.pool import THREADS
+from lam_vllm.tokens import token_counter
+from lam_vllm.types import Work
+from lam_vllm.worker.jobs import Compact, Compacted, EncoderFacts, Failure, Held, Job, Setup, Warmed
+
+logger = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Serve the other end of the connection until it is closed."""
+    logging.basicConfig(level=logging.WARNING, format="lam worker: %(levelname)s %(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the server too, which then closes its end
+    connection: Connection[object, object] = Connection(int(sys.argv[1]))
+    setup = connection.recv()
+    assert isinstance(setup, Setup)
+    try:
+        if setup.cpus is not None:
+            os.sched_setaffinity(0, setup.cpus)
+        worker = Worker(setup, connection)
+    except (LamError, OSError) as error:
+        connection.send(Failure(type(error).__name__, str(error)))
+        return
+    worker.serve()
+
+
+class Worker:
+    """The encoder, the compactors, and the threads in which requests wait for them."""
+
+    def __init__(self, setup: Setup, connection: Connection[object, object]) -> None:
+        self._pool = open_pool(setup.encoder, setup.threads)
+        self._compactors = Compactors(token_counter(setup.tokenizer), self._pool, setup.tokenizer_name)
+        self._connection = connection
+        self._sending = Lock()
+        connection.send(_facts(self._pool, setup.threads))
+
+    def serve(self) -> None:
+        """Take jobs until the server is gone; what is under way then is of no use to anybody."""
+        threads = ThreadPoolExecutor(THREADS["encoder"], thread_name_prefix="lam-compactor")
+        while True:
+            try:
+                number, job = cast("tuple[int, Job]", self._connection.recv())
+            except (EOFError, OSError):
+                os._exit(0)
+            threads.submit(self._answer, number, job)
+
+    def _answer(self, number: int, job: Job) -> None:
+        try:
+            answer: object = self._do(job)
+        except Exception as error:  # noqa: BLE001 - it belongs to the request
+            answer = Failure(type(error).__name__, str(error))
+        held = Held(self._compactors.memo_bytes_used, self._pool.memo.nbytes)
+        with self._sending:
+            self._connection.send((number, answer, held))
+
+    def _do(self, job: Job) -> Compacted | Warmed:
+        compactor = self._compactors.get(job.config)
+        if isinstance(job, Compact):
+            compaction = compactor.compact(job.messages, salt=job.salt, use_memo=job.use_memo, canonical=job.canonical)
+            changes = changed_texts(job.messages, compaction.messages)
+            return Compacted(changes, compaction.decisions, compaction.report)
+        work = Work()
+        if job.messages is not None:
+            work = compactor.warm(job.messages, salt=job.salt)
+        elif job.text is not None:
+            work = compactor.warm_text(job.text, salt=job.salt)
+        return Warmed(work)
+
+
+def _facts(pool: EncoderPool, threads: int) -> EncoderFacts:
+    return EncoderFacts(
+        pool.name,
+        pool.fingerprint,
+        pool.dimension,
+        pool.window_tokens,
+        pool.threshold_cos,
+        pool.fast,
+        threads,
+        os.getpid(),
+    )
+
+
+if __name__ == "__main__":
+    main()
