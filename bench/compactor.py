@@ -1,9 +1,11 @@
 """CPU time of the compactor: new text, counting its tokens, finding a known prefix, a late turn, and the idle hook.
 
-Everything is process CPU time, median of five. Counting tokens is kept apart by a dictionary: a first pass fills it
+All of that is process CPU time, median of five. Counting tokens is kept apart by a dictionary: a first pass fills it
 with every count that a compaction asks for, and the timed passes only look them up. (Subtracting the time of each call
 would put two clock readings, which cost more than most lines do, into every one of them.) What counting costs is the
 difference to passes that ask a freshly loaded tokenizer instead.
+
+What encoding costs is measured by programs of their own, in wall-clock time, which this one starts one after the other.
 
 Prints a table, and the figures as one line of JSON.
 """
@@ -15,13 +17,16 @@ import gc
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from functools import partial
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import process_time
 from unittest.mock import patch
 
 from corpus_data import SOURCES, corpus_runs, machine, observed, served_tokens
 from disabled_hook import disabled_hook_us
 from long_run import EARLY, LATE, Turn, measure_turns
+from programs import figures_of
 from remembered import RememberedEncoder
 
 from lam_vllm import Compactor, CompactorConfig
@@ -29,6 +34,8 @@ from lam_vllm.encoders import load_encoder
 from lam_vllm.evaluation.corpus import Run
 
 REPEATS = 5
+ENCODING = ("two_pass_speed", "shared_batches", "bge_base", "turn_latency")
+PARTS = ("exact", "late_turn", "hook", *ENCODING)
 EXACT = CompactorConfig(profile="exact")
 TokenCounter = Callable[[str], int]
 
@@ -113,12 +120,8 @@ def print_turn(label: str, turn: Turn) -> None:
     print(f"{label:<14} {turn.lines:>7} {turn.windows:>8} {turn.encoder_calls:>14} {milliseconds}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--source", choices=SOURCES, action="append", help="only this source (may be repeated)")
-    sources = parser.parse_args().source or list(SOURCES)
-    counts = KnownCounts(served_tokens())
-    print(machine())
+def measure_exact(sources: list[str], counts: KnownCounts) -> dict[str, object]:
+    """The figures of `measure` over all of these sources, and under `sources` for each."""
     print("CPU milliseconds per 10,000 tokens (exact, counting: of tool output; recognise: of all messages)")
     print(f"{'source':<22} {'tool output':>12} {'history':>10} {'exact':>7} {'counting':>9} {'recognise':>10}")
     by_source = {}
@@ -127,11 +130,40 @@ def main() -> None:
         new, history, exact, counting, recognise = figures.values()
         print(f"{label:<22} {new:>12,} {history:>10,} {exact:>7.2f} {counting:>9.2f} {recognise:>10.3f}")
         by_source[label] = {name: round(figure, 3) for name, figure in figures.items()}
-    total = by_source.pop("all")
-    late = measure_late_turn(counts)
+    return {**by_source.pop("all"), "sources": by_source}
+
+
+def measure_hook() -> dict[str, object]:
     hook = round(disabled_hook_us(), 2)
     print(f"\nhook, plugin loaded and not enabled: {hook} microseconds (median)")
-    print(json.dumps({"machine": machine(), **total, **late, "disabled_hook_us_median": hook, "sources": by_source}))
+    return {"disabled_hook_us_median": hook}
+
+
+def parts(sources: list[str], quick: bool, cache: str) -> dict[str, Callable[[], dict[str, object]]]:
+    """What can be measured, by name, in the order in which it is; the encoder's fast pass is kept in `cache`."""
+    counts = KnownCounts(served_tokens())
+    options = ["--quick"] if quick else []
+    return {
+        "exact": lambda: measure_exact(sources, counts),
+        "late_turn": lambda: measure_late_turn(counts),
+        "hook": measure_hook,
+        **{name: partial(figures_of, name, *options, XDG_CACHE_HOME=cache) for name in ENCODING},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--source", choices=SOURCES, action="append", help="of `exact` only this one (may be repeated)")
+    parser.add_argument("--only", choices=PARTS, action="append", help="only this part (may be repeated)")
+    parser.add_argument("--quick", action="store_true", help="small samples of encoding: that it works, no more")
+    asked = parser.parse_args()
+    print(machine())
+    figures: dict[str, object] = {"machine": machine()}
+    with TemporaryDirectory() as cache:  # so that the fast pass is measured now, and once
+        for name, measure_part in parts(asked.source or list(SOURCES), asked.quick, cache).items():
+            if not asked.only or name in asked.only:
+                figures |= measure_part()
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

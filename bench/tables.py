@@ -7,12 +7,17 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 
 import baseline_tables
+import bge_base
 import duplicates
 import ecr_tables
 import evidence_tables
+import shared_batches
+import turn_latency
+import two_pass_speed
 from heartbeat import IDLE, REPEATS
 from removal_rows import RESULTS, RemovalRow
 from removal_table import print_table, table
+from serving_tables import serving_setups, serving_table
 from stored import HERE, markdown, stored
 
 from lam_vllm.evaluation.rows import read_rows
@@ -100,11 +105,21 @@ def paper() -> str:
     )
 
 
+def setups() -> str:
+    """Every arm of the runs of bench/serving.py that are kept."""
+    return serving_setups([stored(file.stem) for file in sorted((HERE / "results").glob("serving*.json"))])
+
+
 def main() -> None:
     makers: dict[str, Callable[[], str]] = {
         "machine": setup,
         "speed": speed,
         "late_turn": late_turn,
+        "two_pass": lambda: two_pass_speed.table(stored("compactor")["two_pass"]),
+        "shared_batches": lambda: shared_batches.table(stored("compactor")),
+        "bge_base": lambda: bge_base.table(stored("compactor")),
+        "turns": lambda: turn_latency.table(stored("compactor")),
+        "encoder_rates": lambda: turn_latency.encoder_rates(stored("compactor")),
         "keys": keys,
         "removal": removal,
         "heartbeat": heartbeat,
@@ -126,6 +141,8 @@ def main() -> None:
         "rereads": evidence_tables.rereads,
         "references": lambda: evidence_tables.wordings("references"),
         "aliases": lambda: evidence_tables.wordings("aliases"),
+        "serving": lambda: serving_table(stored("serving")),
+        "serving_setups": setups,
     }
     text = README.read_text(encoding="utf-8")
     for name, make in makers.items():

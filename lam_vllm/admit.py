@@ -53,6 +53,11 @@ def admit_text(
     return admission
 
 
+def is_planned(text: str, config: CompactorConfig) -> bool:
+    """Whether a text is one that may be shortened at all, by what `admit_text` looks at first."""
+    return _bytes(text) <= config.max_observation_bytes and bool(text.strip()) and escape(text) is None
+
+
 def _pass(emitted: str, text: str, reason: Reason) -> Admission:
     """Passes whole, and nothing may refer to it; its printed lines count all the same."""
     return Admission(emitted, reasons=frozenset([reason]), printed=len(cut_text(text)[0]))

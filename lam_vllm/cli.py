@@ -196,6 +196,56 @@ def evaluate(
 
 
 @app.command()
+def model(
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="FILES", help="recorded runs; without any, a workload of equal turns")
+    ] = None,
+    device: Annotated[
+        str, typer.Option(help="GB10, A100-40GB, H100, H200, or a JSON file that describes one")
+    ] = "GB10",
+    model: Annotated[str, typer.Option(help="Llama-3.1-8B, a config.json, or a folder with one")] = "Llama-3.1-8B",
+    batch: Annotated[int, typer.Option(help="requests that decode together and share the memory")] = 1,
+    accounting: Annotated[str, typer.Option(help="exact, or paper: as its tables count")] = "exact",
+    turns: Annotated[int | None, typer.Option(help="default: until the context is full")] = None,
+    turn_tokens: Annotated[float, typer.Option(help="what a turn adds to the context")] = 637,
+    decoded_tokens: Annotated[float, typer.Option(help="of them the answer's")] = 39,
+    start_tokens: Annotated[float, typer.Option(help="what the first turn brings beside: prompt and task")] = 0,
+    removal: Annotated[
+        float | None, typer.Option(help="share of tool output that goes; default: what exact takes of mini-swe-agent")
+    ] = None,
+    budget_tokens: Annotated[float, typer.Option(help="what a context may hold where it has a budget")] = 32_000,
+    profile: Annotated[
+        list[str] | None, typer.Option(help="may be given again with FILES, where each is measured; default: exact")
+    ] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="the served model's, for FILES")] = None,
+    encoder: EncoderName = None,
+    json: Annotated[bool, typer.Option("--json", help="print one JSON object in place of tables")] = False,
+    figures: Annotated[bool, typer.Option("--figures", help="draw the paper's figures 1, 8, 9a and 9c")] = False,
+    out: Annotated[Path, typer.Option(help="folder of the figures")] = Path("lam-model"),
+) -> None:
+    """Model what compaction is worth before deployment: seconds a turn, turns that fit, and when it does not pay."""
+    from lam_vllm.commands import model as command
+    from lam_vllm.commands.model_output import Outputs
+
+    options = command.Options(
+        device=device,
+        model=model,
+        batch=batch,
+        accounting=accounting,
+        turns=turns,
+        turn_tokens=turn_tokens,
+        decoded_tokens=decoded_tokens,
+        start_tokens=start_tokens,
+        removal=removal,
+        budget_tokens=budget_tokens,
+        profiles=tuple(dict.fromkeys(profile or [])),
+        tokenizer=tokenizer,
+        encoder=encoder,
+    )
+    command.run(files or [], options, Outputs(json, figures, out))
+
+
+@app.command()
 def inspect(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="recorded runs, in any format of the README")],
     html: Annotated[Path, typer.Option(help="where the page goes")],
@@ -222,6 +272,77 @@ def inspect(
     compactor, count_tokens = make_compactor(flags, config, encoder, tokenizer)
     inspection = command.write_page(find_run(source, run), html, compactor, count_tokens)
     Console().print(command.summary(inspection), highlight=False, soft_wrap=True)
+
+
+calibrate = typer.Typer(help="Measure here, on your own traces, what defaults should be.", no_args_is_help=True)
+app.add_typer(calibrate, name="calibrate")
+
+
+@calibrate.command("encoder")
+def calibrate_encoder(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="an encoder profile, a folder or a hub name")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="RUNS", help="recorded runs: files, folders, or names of data sets")
+    ],
+    tokenizer: Tokenizer = None,
+    threshold: Annotated[
+        list[float] | None, typer.Option(help="a t to measure; may be given again; default: eight from 0.99 to 0.9")
+    ] = None,
+    line_floor: Annotated[
+        float | None, typer.Option(min=0, max=1, help="share of the distinct lines that L1 has to keep")
+    ] = None,
+    gold_floor: Annotated[
+        float | None, typer.Option(min=0, max=1, help="the same of gold lines, where a run has a gold patch")
+    ] = None,
+    sample: Annotated[int | None, typer.Option(min=2, help="windows that the guard band is measured on")] = None,
+    out: Annotated[Path | None, typer.Option(help="the profile's file; default: NAME.yaml in your own folder")] = None,
+    force: Annotated[bool, typer.Option("--force", help="write over a file that is there")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="write no profile")] = False,
+    cache: Annotated[Path | None, typer.Option(help="folder of rows and embeddings; run again to go on")] = None,
+    json: Annotated[Path | None, typer.Option(help="file for the figures")] = None,
+) -> None:
+    """Propose t and guard band for an encoder, and write its profile; 1 when no t keeps enough."""
+    from lam_vllm.commands import calibrate as command
+    from lam_vllm.evaluation import calibration
+
+    floors = calibration.Floors(
+        calibration.LINE_FLOOR if line_floor is None else line_floor,
+        calibration.GOLD_FLOOR if gold_floor is None else gold_floor,
+    )
+    grid = calibration.grid(threshold or calibration.THRESHOLDS_COS)
+    rule = command.Rule(grid, floors, sample or calibration.SAMPLE_WINDOWS)
+    target = None if dry_run else command.target_of(name, out, force=force)
+    raise typer.Exit(command.run(name, files, rule, tokenizer=tokenizer, cache=cache, target=target, json_file=json))
+
+
+@calibrate.command("device")
+def calibrate_device(
+    url: Annotated[str | None, typer.Option(help="a running vLLM that has nothing else to do")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="config.json of its model, or a folder with one; default: where it was loaded")
+    ] = None,
+    api_key: ApiKey = None,
+    encoder: EncoderName = None,
+    tokenizer: Annotated[str | None, typer.Option(help="the served model's, for the rate of profile exact")] = None,
+    longest_tokens: Annotated[int | None, typer.Option(help="of a prompt; default: the window, at most 8192")] = None,
+    rounds: Annotated[int, typer.Option(help="how often each prompt is timed; the median counts")] = 3,
+    out: Annotated[Path, typer.Option(help="the device's file, for `lam-vllm model --device`")] = Path("device.json"),
+    name: Annotated[str, typer.Option(help="of the device, for tables")] = "this machine",
+) -> None:
+    """Measure the performance model's constants on this machine, and of an engine that runs on it."""
+    from lam_vllm.commands import calibrate_device as command
+
+    options = command.Options(
+        url=url,
+        model=model,
+        api_key=api_key,
+        encoder=encoder,
+        tokenizer=tokenizer,
+        longest_tokens=longest_tokens,
+        rounds=rounds,
+        name=name,
+    )
+    command.run(options, out)
 
 
 @app.command(

@@ -17,7 +17,7 @@ from threading import Lock
 from time import perf_counter
 from typing import Any, get_args
 
-from lam_vllm.admit import admit_text
+from lam_vllm.admit import admit_text, is_planned
 from lam_vllm.ahead import windows_ahead
 from lam_vllm.bound import delta_of
 from lam_vllm.config import CompactorConfig
@@ -125,7 +125,7 @@ class Compactor:
             EncoderError: the encoder failed.
         """
         call = _Call.begin(self.encoder, self._count_tokens, salt, canonical=False)
-        if call.encoder is not None:
+        if call.encoder is not None and is_planned(text, self.config):
             windows = windows_ahead([text], self.config.profile, call.encoder)[: self.config.max_windows]
             call.windows = len(windows)
             call.encoder.prepare(windows)
@@ -164,7 +164,7 @@ class Compactor:
             for index in range(known, len(messages))
             if is_observation(messages, index, self.config.observations)
             for observation in observed_texts(messages, index, 0, self.config.exclude_tools)[0]
-            if not observation.excluded
+            if not observation.excluded and is_planned(observation.text, self.config)
         ]
         if len(texts) > 1:
             ahead = windows_ahead(texts, self.config.profile, encoder, memory.lines.table)
@@ -279,7 +279,8 @@ class _Call:
 
     def work(self, known: int, new: int) -> Work:
         encoded = self.encoder.encoded if self.encoder is not None else Encoded()
-        return Work(known, new, self.lines, self.windows, encoded.once, encoded.again, encoded.remembered)
+        windows = max(self.windows, encoded.once + encoded.remembered)
+        return Work(known, new, self.lines, windows, encoded.once, encoded.again, encoded.remembered)
 
     def seconds(self) -> dict[str, float]:
         return {"recognise": self.known - self.began, "total": perf_counter() - self.began, **self.watch.seconds}

@@ -84,11 +84,15 @@ _ALLOWED = {
 
 
 def load_config(path: str | Path) -> CompactorConfig:
-    """The config in a YAML file.
+    """The config in a YAML file. Raises as `read_values` and `make_config`."""
+    return make_config(read_values(path))
+
+
+def read_values(path: str | Path) -> dict[str, Any]:
+    """The mapping of option names to values in a YAML file.
 
     Raises:
         InputFileError: the file does not exist, is not YAML, or is not a mapping.
-        OptionError: as `make_config`.
     """
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
@@ -98,4 +102,4 @@ def load_config(path: str | Path) -> CompactorConfig:
         raise InputFileError(path, f"not YAML: {error}") from None
     if not isinstance(values, dict):
         raise InputFileError(path, "expected a mapping of option names to values")
-    return make_config(values)
+    return values

@@ -84,26 +84,40 @@ def _texts_of(message: Message) -> dict[int | None, str]:
 def portable(messages: Sequence[Message]) -> list[Message]:
     """Copies that another process can be given, of which it would make the same observations and digests.
 
-    What JSON has no form for, such as an iterator that can be read only once, is replaced by its kind, unread.
+    They are made of the plain types of JSON. What JSON has no form for, such as an iterator that can be read only once,
+    is replaced by its kind, unread.
     """
-    return [{key: _portable(value) for key, value in message.items()} for message in messages]
+    return [_portable(message) for message in messages]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Opaque:
-    """Stands for a value that cannot be read here."""
+    """Stands for a value that cannot be read here, and is equal to no other."""
 
     kind: str
 
 
 def _portable(value: Any) -> Any:
-    if value is None or isinstance(value, str | int | float):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return str.__str__(value)  # of a subclass, such as an enumeration, the text itself
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
     if isinstance(value, list):
         return [_portable(each) for each in value]
-    if isinstance(value, dict):
-        return {key if isinstance(key, str) else repr(key): _portable(each) for key, each in value.items()}
+    if isinstance(value, Mapping):
+        return {_portable_key(key): _portable(each) for key, each in value.items()}
     return Opaque(type(value).__name__)
+
+
+def _portable_key(key: Any) -> str:
+    """The key as JSON would write it."""
+    if isinstance(key, str):
+        return str.__str__(key)
+    return json.dumps(key) if key is None or isinstance(key, bool | int | float) else repr(key)
 
 
 def chain_digests(messages: Sequence[Message], seed: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Work off the event loop, in two lanes."""
+"""Work off the event loop, in lanes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, Protocol, TypeVar
 
 T = TypeVar("T")
-Lane = Literal["exact", "encoder"]
+Lane = Literal["exact", "encoder", "background"]
 
 
 class Depth(Protocol):
@@ -21,32 +21,40 @@ class Depth(Protocol):
         """One less."""
 
 
-THREADS: dict[Lane, int] = {"exact": 1, "encoder": 64}
-"""Work of the first lane runs in this process, one piece at a time; that of the other waits for the worker process."""
+THREADS: dict[Lane, int] = {"exact": 1, "encoder": 64, "background": 16}
+"""Work of the first lane runs in this process, one piece at a time. That of the others waits for the worker process:
+requests in one, and in the other what no request waits for, so that it never keeps one from its turn."""
 
 
 class Pool:
-    """Threads of each lane, so that work which never encodes does not wait for work which does.
+    """Threads of each lane, so that work of one does not wait for work of another.
 
     Within a lane, work past the number of its threads waits in order of arrival; it is never refused.
     """
 
     def __init__(self, depth: Depth) -> None:
         self._depth = depth
+        self._pieces = dict.fromkeys(THREADS, 0)
         self._threads = {
             lane: ThreadPoolExecutor(number, thread_name_prefix=f"lam-{lane}") for lane, number in THREADS.items()
         }
 
+    def waiting(self, lane: Lane) -> int:
+        """Pieces of this lane that have not ended."""
+        return self._pieces[lane]
+
     async def submit(self, work: Callable[[], T], lane: Lane = "exact") -> T:
-        """What `work` returns. Cancelling the caller drops work that has not begun.
+        """What `work` returns, for the event loop alone. Cancelling the caller drops work that has not begun.
 
         Raises:
             Exception: whatever `work` raises.
         """
         self._depth.inc()
+        self._pieces[lane] += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads[lane], work)
         finally:
+            self._pieces[lane] -= 1
             self._depth.dec()
 
     def close(self) -> None:

@@ -4,32 +4,62 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from threading import Lock
 from typing import Any, TypeAlias
+
+from lam_vllm.errors import EncoderError
 
 PortableTokenizer: TypeAlias = str | bytes
 """A tokenizer that another process can have: a fast one as its JSON text, any other one pickled."""
 
 
 def portable_tokenizer(tokenizer: Any) -> PortableTokenizer:
-    """The tokenizer as `token_counter` takes it. Raises whatever pickling a slow one raises."""
+    """The tokenizer in a form that can travel.
+
+    Raises:
+        EncoderError: it is a slow one that cannot be pickled.
+    """
     backend = getattr(tokenizer, "_tokenizer", None)
-    if backend is None or not hasattr(backend, "to_str"):
+    if backend is not None and hasattr(backend, "to_str"):
+        return str(backend.to_str())
+    try:
         return pickle.dumps(tokenizer)
-    return str(backend.to_str())
+    except Exception as error:  # pickling runs code of the object's own
+        kind = type(tokenizer).__name__
+        raise EncoderError(
+            f"the model's tokenizer ({kind}) cannot be given to the encoder's process: {error}; use --lam-profile exact"
+        ) from error
 
 
-def token_counter(tokenizer: PortableTokenizer) -> Callable[[str], int]:
+def token_counter(tokenizer: Any) -> Callable[[str], int]:
     """A function from text to its number of tokens, special tokens not added.
 
-    It uses a tokenizer of its own: vLLM sets truncation on the one it serves with while it encodes, and the Rust object
-    refuses to be changed in one thread while another reads it.
+    A fast tokenizer is copied: vLLM sets truncation on its own while it encodes, and the Rust object refuses to be
+    changed in one thread while another reads it. A slow one is used as it is, by one thread at a time.
     """
+    backend = getattr(tokenizer, "_tokenizer", None)
+    if backend is None or not hasattr(backend, "to_str"):
+        return _slow_token_counter(tokenizer)
+    return portable_token_counter(str(backend.to_str()))
+
+
+def portable_token_counter(tokenizer: PortableTokenizer) -> Callable[[str], int]:
+    """As `token_counter`, for what `portable_tokenizer` made in the process that started this one."""
     if isinstance(tokenizer, bytes):
-        slow = pickle.loads(tokenizer)  # made by `portable_tokenizer` in the process that started this one
-        return lambda text: len(slow.encode(text, add_special_tokens=False))
+        return _slow_token_counter(pickle.loads(tokenizer))
     from tokenizers import Tokenizer
 
     return fast_token_counter(Tokenizer.from_str(tokenizer))
+
+
+def _slow_token_counter(tokenizer: Any) -> Callable[[str], int]:
+    taking_turns = Lock()
+
+    def count(text: str) -> int:
+        with taking_turns:
+            return len(tokenizer.encode(text, add_special_tokens=False))
+
+    return count
 
 
 def fast_token_counter(own: Any) -> Callable[[str], int]:

@@ -104,8 +104,9 @@ class Decision(NamedTuple):
 class Work:
     """How much was new in one call: what the memo did not already know.
 
-    Of the new windows that needed an embedding, `encoder_calls` were encoded and the rest remembered;
-    `canonical_calls` were encoded once more because a decision was close (windows of the history among them).
+    `new_windows` were looked at, or made ready because they might be. Of those that needed an embedding `encoder_calls`
+    were encoded and `remembered` were not; `canonical_calls` windows, the history's among them but each once in a
+    conversation, were encoded once more because a decision was close.
     """
 
     known_messages: int = 0

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -113,5 +114,15 @@ def _observations() -> Finding:
 
 def _server(client: Client) -> Iterator[Finding]:
     status = client.get_json("/v1/lam/status")
+    encoder = status.pop("encoder", None)
     for name, value in status.items():
         yield Finding(f"server: {name}", "" if value is None else str(value))
+    yield from _server_encoder(encoder if isinstance(encoder, dict) else {})
+
+
+def _server_encoder(encoder: dict[str, Any]) -> Iterator[Finding]:
+    """The encoder and its worker process; why there is none, or why its fast pass is the one it is."""
+    for name, value in encoder.items():
+        if not name.endswith("reason"):
+            why = encoder.get("fast_pass_reason" if name == "fast_pass" else "reason" if name == "name" else "")
+            yield Finding(f"server: encoder {name}", "" if value is None else str(value), str(why or ""))

@@ -9,6 +9,9 @@ from lam_vllm.encoders.base import BatchEncoder
 from lam_vllm.encoders.profile import EncoderProfile, read_profile
 from lam_vllm.errors import EncoderError, MissingExtraError, OptionError
 
+DEFAULT_ENCODER = "bge-base"
+"""What a profile that needs an encoder takes where none is named: the paper's."""
+
 
 def load_encoder(name: str, threshold_cos: float | None = None) -> BatchEncoder:
     """The encoder that `name` stands for (see `read_profile`), in this process or on the profile's server.

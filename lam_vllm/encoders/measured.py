@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lam_vllm.encoders.base import BatchEncoder, Pass
-from lam_vllm.encoders.two_pass import SAFETY_FACTOR, FastPass, choose_pass, sample_windows
+from lam_vllm.encoders.two_pass import MARGIN_COS, SAFETY_FACTOR, FastPass, choose_pass, sample_windows
 
 _CPU_VARIABLES = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
 _CPU_FACTS = ("model name", "flags", "Features")
@@ -22,20 +22,36 @@ def measured_pass(encoder: BatchEncoder, least_band: float = 0.0) -> FastPass:
 
     `least_band` is one that was measured elsewhere, on more texts: the wider of the two holds.
     """
-    path = kept_measurements() / f"{_key(encoder)}.json"
-    kept = _read(path)
+    kept = _read(_path(encoder))
     if kept is None or kept.way not in encoder.passes():
         kept = choose_pass(encoder, sample_windows(encoder))
         with suppress(OSError):  # a folder that cannot be written to costs the measurement again at the next start
-            _write(path, kept)
+            keep_pass(encoder, kept)
     band = 0.0 if kept.way.canonical else max(kept.guard_band, least_band)
     return FastPass(kept.way, band, kept.tokens_per_second, kept.reason)
+
+
+def keep_pass(encoder: BatchEncoder, measured: FastPass) -> None:
+    """Have `measured_pass` return this for the encoder on this kind of CPU from now on.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    path = _path(encoder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+        json.dump(asdict(measured), file)
+    Path(file.name).replace(path)
 
 
 def kept_measurements() -> Path:
     """The folder: $XDG_CACHE_HOME or ~/.cache, then lam-vllm/encoders."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "lam-vllm" / "encoders"
+
+
+def _path(encoder: BatchEncoder) -> Path:
+    return kept_measurements() / f"{_key(encoder)}.json"
 
 
 def _key(encoder: BatchEncoder) -> str:
@@ -54,13 +70,7 @@ def _cpu() -> list[str]:
 def _read(path: Path) -> FastPass | None:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        return FastPass(**{**values, "way": Pass(**values["way"])})
+        kept = FastPass(**{**values, "way": Pass(**values["way"])})
+        return kept if kept.way.canonical or kept.guard_band >= MARGIN_COS else None  # as no measurement is
     except (OSError, ValueError, TypeError, KeyError):
         return None
-
-
-def _write(path: Path, measured: FastPass) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        json.dump(asdict(measured), file)
-    Path(file.name).replace(path)

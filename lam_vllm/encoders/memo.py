@@ -56,7 +56,7 @@ class EmbeddingMemo:
         with self._lock:
             for place, key in enumerate(keys):
                 future = self._entries.get(key)
-                if future is None:
+                if future is None or _failed(future):  # who waited for it may be back before it is forgotten
                     future = self._entries[key] = Future()
                     new.append(place)
                     self.counts.misses += 1
@@ -83,7 +83,7 @@ class EmbeddingMemo:
 
     def _done(self, key: bytes, future: Future[Embedding]) -> None:
         with self._lock:
-            if (future.cancelled() or future.exception() is not None) and self._entries.get(key) is future:
+            if _failed(future) and self._entries.get(key) is future:
                 del self._entries[key]
             self._evict()
 
@@ -104,3 +104,7 @@ class EmbeddingMemo:
             hashed.update(len(data).to_bytes(8, "little"))
             hashed.update(data)
         return hashed.digest()
+
+
+def _failed(future: Future[Embedding]) -> bool:
+    return future.done() and (future.cancelled() or future.exception() is not None)

@@ -35,6 +35,7 @@ class EncoderPool:
         self.threshold_cos = encoder.threshold_cos
         self.token_offsets = encoder.token_offsets
         self.fast = fast
+        self.batches = 0
         self.memo = EmbeddingMemo(memo_bytes, encoder.fingerprint, encoder.dimension)
         self._encoder = encoder
         self._queue = FairQueue(fast.way.batch)
@@ -47,7 +48,7 @@ class EncoderPool:
     def encode(self, text: str) -> Embedding:
         """The canonical embedding, made anew whatever is remembered; see `Encoder`."""
         future: Future[Embedding] = Future()
-        self._queue.put(Group(), "canonical", [(text, future)])
+        self._queue.put(Group(ahead=0), "canonical", [(text, future)])  # an audit is no arriving request
         return future.result()
 
     def embeddings(self, salt: str) -> PooledEmbeddings:
@@ -65,6 +66,7 @@ class EncoderPool:
         with canonical_torch():
             while (taken := self._queue.take()) is not None:
                 self._encode(*taken)
+                self.batches += 1  # for a sign of life; a lost count between threads does no harm
 
     def _encode(self, kind: Kind, batch: Sequence[Waiting]) -> None:
         try:
@@ -74,8 +76,11 @@ class EncoderPool:
             else:
                 rows = np.stack([self._encoder.encode(text) for text in texts])
         except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
-            for waiting in batch:
-                waiting.future.set_exception(error)
+            if len(batch) == 1:
+                batch[0].future.set_exception(error)
+            else:  # to one of them perhaps: requests that share a batch do not share its failure
+                for waiting in batch:
+                    self._encode(kind, [waiting])
             return
         for waiting, row in zip(batch, rows, strict=True):
             waiting.future.set_result(row.copy())  # a row alone, so that nothing keeps the batch
@@ -125,9 +130,9 @@ class PooledEmbeddings:
         self._futures.update(((kind, text), future) for text, future in zip(unknown, futures, strict=True))
         if kind == "fast":
             self.encoded.once += len(new)
+            self.encoded.remembered += len(unknown) - len(new)
         else:
             self.encoded.again += len(new)
-        self.encoded.remembered += len(unknown) - len(new)
         try:
             self._queue.put(self._group, kind, [(unknown[place], futures[place]) for place in new])
         except RuntimeError as error:

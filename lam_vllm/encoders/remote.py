@@ -82,7 +82,7 @@ class RemoteEncoder:
             why = "it truncates, or its tokenizer is not that of the profile"
             raise self._server.error(f"read {read} tokens of {sum(counts)}: {why}")
         sizes = {vector.size for vector in vectors}
-        if len(sizes) != 1 or not sizes <= {self.dimension or max(sizes)}:
+        if sizes != {self.dimension or max(sizes)}:
             raise self._server.error(f"gave vectors of {sorted(sizes)} dimensions; expected {self.dimension}")
         return np.stack([unit(vector, f"{self.name} at {self._server.url}") for vector in vectors])
 

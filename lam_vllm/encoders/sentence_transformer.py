@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +29,8 @@ MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 WINDOW_LIMIT_TOKENS = 512
 _LIBRARIES = ("torch", "transformers", "sentence-transformers", "tokenizers")
 _DEVICE = "cpu"
+_SETTINGS = ("ONEDNN_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE")
+"""Variables that choose other kernels below torch."""
 _BATCHES = (1, 8)
 """Batches worth a try. With AMX eight windows are quickest; without it a window alone is, since it stays in cache."""
 
@@ -149,7 +152,8 @@ def _fingerprint(folder: Path, limit: int) -> str:
     import torch
 
     versions = [f"{library} {version(library)}" for library in _LIBRARIES]
-    facts = [*versions, _DEVICE, torch.backends.cpu.get_cpu_capability(), f"positions {limit}"]
+    settings = [f"{name}={os.environ[name]}" for name in _SETTINGS if name in os.environ]
+    facts = [*versions, _DEVICE, torch.backends.cpu.get_cpu_capability(), f"positions {limit}", *settings]
     digest = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16)
     for path in sorted({path for pattern in MODEL_FILES for path in folder.rglob(pattern)}):
         with path.open("rb") as file:

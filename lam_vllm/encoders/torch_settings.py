@@ -15,7 +15,8 @@ _before: tuple[int, str] = (1, "highest")
 def canonical_torch() -> Iterator[None]:
     """One thread an operation and full fp32 products while anybody is inside: both change the bits.
 
-    Threads may be inside together. The last one to leave puts back what the first one found.
+    Threads may be inside together. The last one to leave puts back what the first one found; a thread that left before
+    it keeps one thread an operation for itself.
     """
     _enter()
     try:

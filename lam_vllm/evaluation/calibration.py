@@ -14,7 +14,7 @@ from heapq import nsmallest
 from itertools import takewhile
 
 from lam_vllm.encoders.base import BatchEncoder, Pass
-from lam_vllm.encoders.two_pass import MARGIN_COS, SAFETY_FACTOR, measure_band
+from lam_vllm.encoders.two_pass import band_around, measure_band
 from lam_vllm.errors import OptionError
 from lam_vllm.evaluation.baselines import Inputs, make_family
 from lam_vllm.evaluation.measures.gold import gold_rates, line_retention, word_retention
@@ -98,7 +98,7 @@ def measure_bands(encoder: BatchEncoder, texts: Sequence[str]) -> list[Band]:
 def propose_band(bands: Iterable[Band]) -> float:
     """A guard band for whichever way is chosen, a difference of cosines, as `two_pass` makes one; 0 without any way."""
     widest = max((band.largest_difference for band in bands), default=None)
-    return 0.0 if widest is None else SAFETY_FACTOR * widest + MARGIN_COS
+    return 0.0 if widest is None else band_around(widest)
 
 
 def setting_of(threshold_cos: float) -> str:

@@ -1,1 +1,1 @@
-"""The paper's performance model: closed formulas over a few measured constants. Pure Python."""
+"""The paper's performance model: closed formulas over a few constants, each with its source. Pure Python."""

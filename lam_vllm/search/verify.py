@@ -59,7 +59,7 @@ def verify_near(
     for index in sorted(candidate.index for candidate in candidates):
         cosine = float(rows[index].astype(np.float64) @ query.astype(np.float64))
         if cosine >= threshold_cos + guard_band:
-            return Verdict(Match(index, _farthest(cosine - guard_band)), boundary_pairs)
+            return Verdict(Match(index, min(radius, _farthest(cosine - guard_band))), boundary_pairs)
         if cosine < threshold_cos - guard_band:
             continue
         distance = canonical_distance(index)

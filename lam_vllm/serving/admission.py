@@ -23,6 +23,8 @@ from lam_vllm.types import Message, Reason
 T = TypeVar("T")
 EXACT_RECHECK_RATE = 1 / 64
 """Share of requests under `exact` that are computed again from nothing; other profiles have `audit_rate`."""
+MOST_IN_BACKGROUND = 64
+"""With so many pieces of other work waiting a request is not decided again, whatever the rate."""
 TIME_LIMIT_SECONDS = 120.0
 """Last resort for one request, its wait included: after this the originals go through, counted as `failed_open`."""
 
@@ -134,7 +136,8 @@ class Admission:
             self._later(self._note_failure(work, list(messages), salt))
             return failed_open(messages, "time_limit")
         rate = EXACT_RECHECK_RATE if lane == "exact" else self.audit_rate
-        if plan.report is not None and options.mode == "on" and is_sampled(plan.report.prefix_digest, rate):
+        sampled = plan.report is not None and is_sampled(plan.report.prefix_digest, rate)
+        if sampled and options.mode == "on" and self._pool.waiting("background") < MOST_IN_BACKGROUND:
             self._later(self._recheck(options.config, list(messages), plan.messages, salt))
         return plan
 
@@ -147,7 +150,8 @@ class Admission:
         def difference() -> Difference | None:
             return self.handler.difference(config, given, quick_digests(emitted, salt)[-1], salt)
 
-        found = await self._pool.submit(difference, self.handler.compactors.lane(config))
+        exact = self.handler.compactors.lane(config) == "exact"
+        found = await self._pool.submit(difference, "exact" if exact else "background")
         if found == "guard_band":
             self.accounting.violated()
         elif found == "defect":

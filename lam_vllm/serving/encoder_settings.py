@@ -61,10 +61,11 @@ def _cpus(text: str, name: str) -> frozenset[int] | None:
     allowed = f"a list such as 0-3,8 of cores that this process may use ({_listed(usable)})"
     cores: set[int] = set()
     for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal() and int(first) <= int(last or first)):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
             raise OptionError(name, text, allowed)
-        cores.update(range(int(first), min(int(last or first), max(usable) + 1) + 1))
+        cores.update(range(int(first), min(int(last), max(usable) + 1) + 1))
     if not cores <= usable:
         raise OptionError(name, text, allowed)
     return frozenset(cores)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import yaml
 
-from lam_vllm.config import CompactorConfig, load_config, make_config
+from lam_vllm.config import CompactorConfig, make_config, read_values
 from lam_vllm.errors import OptionError
 from lam_vllm.serving.encoder_settings import NAMES as ENCODER_NAMES
 from lam_vllm.serving.encoder_settings import EncoderSettings, encoder_settings
@@ -74,7 +74,9 @@ def server_settings(environment: Mapping[str, str], name_of: Callable[[str], str
         OptionError: a value cannot be what it is; the error names `name_of(field)`.
     """
     path = environment.get(variable("config"))
-    base = load_config(path) if path else CompactorConfig()
+    values = read_values(path) if path else {}
+    of_encoder = {variable(name): _plain(values.pop(name)) for name in ENCODER_NAMES if name in values}
+    base = make_config(values)
     given = {
         field: _Given(_parse(field, environment[variable(field)], name_of(field)), name_of(field))
         for field in FIELDS
@@ -86,7 +88,8 @@ def server_settings(environment: Mapping[str, str], name_of: Callable[[str], str
     implied: Mode = "on" if config.profile else "off"
     mode = _mode(given["enabled"]) if "enabled" in given else implied
     return Settings(
-        Options(mode, config, _store(given, default=True)), encoder_settings(environment, variable, name_of)
+        Options(mode, config, _store(given, default=True)),
+        encoder_settings({**of_encoder, **environment}, variable, name_of),
     )
 
 
@@ -211,6 +214,11 @@ def _config(base: CompactorConfig, given: Mapping[str, _Given]) -> CompactorConf
         return make_config({**base.model_dump(), **values})
     except OptionError as error:
         raise OptionError(given[error.field].name, error.value, error.allowed) from None
+
+
+def _plain(value: Any) -> str:
+    """A YAML value as its variable would say it."""
+    return ",".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
 def _parse(field: str, text: str, name: str) -> Any:

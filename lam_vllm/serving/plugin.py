@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lam_vllm.serving.options import Settings
     from lam_vllm.serving.work import Compactions
+    from lam_vllm.worker import WorkerClient
 
 SUPPORTED_VLLM = "0.32."
 SWITCH_SECONDS = 0.0005
@@ -110,25 +111,41 @@ def _unsupported(why: str) -> Exception:
 
 
 def _compactions(settings: Settings, renderer: Any) -> Compactions:
-    """Compactors of this process and, where an encoder is named, its worker process, ready."""
+    """Compactors of this process and, where an encoder is named or needed, its worker process, ready.
+
+    Raises:
+        EncoderError: the encoder cannot be loaded, or the model's tokenizer cannot be given to its process.
+    """
     from lam_vllm.compactors import Compactors
+    from lam_vllm.serving.work import Compactions
+    from lam_vllm.tokens import token_counter
+
+    tokenizer, name = renderer.renderer.get_tokenizer(), str(renderer.model_config.tokenizer)
+    here = Compactors(token_counter(tokenizer), tokenizer_name=name)
+    needed = settings.options.config.profile in ("guarded", "paper")
+    if settings.encoder.name is None and not needed:
+        return Compactions(here)
+    return Compactions(here, _worker(settings, tokenizer, name))
+
+
+def _worker(settings: Settings, tokenizer: Any, tokenizer_name: str) -> WorkerClient:
+    from lam_vllm.encoders.load import DEFAULT_ENCODER
     from lam_vllm.errors import EncoderError
     from lam_vllm.metrics import process_metrics
-    from lam_vllm.serving.work import Compactions
-    from lam_vllm.tokens import portable_tokenizer, token_counter
+    from lam_vllm.tokens import portable_tokenizer
     from lam_vllm.worker import Setup, WorkerClient
 
-    tokenizer, name = portable_tokenizer(renderer.renderer.get_tokenizer()), str(renderer.model_config.tokenizer)
-    here, encoder = Compactors(token_counter(tokenizer), tokenizer_name=name), settings.encoder
-    if encoder.name is not None:
-        setup = Setup(encoder.name, tokenizer, name, encoder.threads, encoder.cpus)
-        return Compactions(here, WorkerClient(setup, process_metrics().worker_restarts.inc))
-    if settings.options.config.profile in ("guarded", "paper"):
+    encoder, name = settings.encoder, settings.encoder.name or DEFAULT_ENCODER
+    setup = Setup(name, portable_tokenizer(tokenizer), tokenizer_name, encoder.threads, encoder.cpus)
+    try:
+        return WorkerClient(setup, process_metrics().worker_restarts.inc)
+    except EncoderError as error:
+        if encoder.name is not None:
+            raise
         raise EncoderError(
-            f"the profile {settings.options.config.profile!r} needs an encoder and none is configured: "
-            "pip install 'lam-vllm[encoder]' and pass --lam-encoder NAME, or use --lam-profile exact"
-        )
-    return Compactions(here)
+            f"the profile {settings.options.config.profile!r} needs an encoder; none is named, and the default "
+            f"{DEFAULT_ENCODER!r} cannot be had ({error}): pass --lam-encoder NAME, or use --lam-profile exact"
+        ) from error
 
 
 def _with_model_window(settings: Settings, model_config: Any) -> Settings:

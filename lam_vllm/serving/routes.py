@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from dataclasses import asdict
@@ -15,6 +16,7 @@ import lam_vllm
 from lam_vllm.config import ALGORITHM, CompactorConfig
 from lam_vllm.errors import OptionError
 from lam_vllm.messages import LOOK_UP_TOOL
+from lam_vllm.serving.lifespan import lifespan
 from lam_vllm.serving.middleware import OPTIONS_HEADER, SALT_HEADER
 from lam_vllm.serving.options import Mode, Options, request_options
 from lam_vllm.serving.service import Service
@@ -128,7 +130,7 @@ class _AsciiResponse(JSONResponse):  # type: ignore[misc] # fastapi is not looke
 
 def make_router() -> APIRouter:
     """A new router with every route."""
-    router = APIRouter(prefix="/v1/lam", tags=["lam"], default_response_class=_AsciiResponse)
+    router = APIRouter(prefix="/v1/lam", tags=["lam"], default_response_class=_AsciiResponse, lifespan=lifespan)
     for path, handler, method in (
         ("/status", status, "GET"),
         ("/compact", compact, "POST"),
@@ -145,8 +147,8 @@ async def status(http: Request) -> Status:
     """What is loaded, what applies to a request that says nothing, and the counters of this process."""
     service: Service = http.app.state.lam
     default, count = service.settings.options, service.metrics.counts
-    config = service.handler.compactors.resolved(default.config)
-    suspects = service.admission.accounting.looked_like_tool_user
+    compactors, suspects = service.handler.compactors, service.admission.accounting.looked_like_tool_user
+    config = compactors.resolved(default.config)
     return Status(
         version=lam_vllm.__version__,
         vllm_version=service.vllm_version,
@@ -163,7 +165,7 @@ async def status(http: Request) -> Status:
         prompt_tokens_prefilled=count("prompt_tokens_prefilled"),
         tokens_removed=count("tokens_removed"),
         prefix_breaks=count("prefix_breaks"),
-        memo_bytes=sum(service.handler.compactors.memo_bytes().values()),
+        memo_bytes=sum(compactors.memo_bytes().values()),
         guard_band_violations=sum(count("guard_band_violations").values()),
         store_bytes=service.handler.records.bytes_used,
         hint=_HINT.format(suspects) if suspects else None,
@@ -177,17 +179,10 @@ def _encoder_status(service: Service) -> EncoderStatus:
     status = EncoderStatus(name=encoder.name, fingerprint=encoder.fingerprint, reason="configured")
     if client is None:
         return status
-    facts = client.facts
-    return status.model_copy(
-        update={
-            "fast_pass": facts.fast.way.label,
-            "fast_pass_reason": facts.fast.reason,
-            "guard_band": facts.fast.guard_band,
-            "threads": facts.threads,
-            "process": facts.process,
-            "restarts": client.restarts,
-        }
-    )
+    facts, fast = client.facts, client.facts.fast
+    measured = {"fast_pass": fast.way.label, "fast_pass_reason": fast.reason, "guard_band": fast.guard_band}
+    running = {"threads": facts.threads, "process": facts.process, "restarts": client.restarts}
+    return status.model_copy(update={**measured, **running})
 
 
 async def compact(body: DryRun, http: Request) -> DryRunResult:
@@ -216,14 +211,13 @@ async def warm(body: WarmRequest, http: Request, response: Response) -> Warmed:
     options, salt = _options(service, body.lam, http), _salt(body.cache_salt, http)
     if not service.admission.enabled or options.mode == "off":
         return Warmed(done=True)
-    work = service.warming.begin(options.config, body.messages, body.text, salt)
+    work = await service.warming.begin(options.config, body.messages, body.text, salt)
     if not body.wait:
         response.status_code = 202
         return Warmed(done=False)
     try:
-        return await work
+        return await asyncio.shield(work)  # a client that goes away does not end it
     except Exception as error:  # noqa: BLE001 - whatever is wrong in here, the client gets JSON
-        service.handler.log(error)
         raise HTTPException(500, f"warming failed: {type(error).__name__}; see the server's log") from None
 
 

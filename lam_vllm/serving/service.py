@@ -36,6 +36,12 @@ class Service:
         """The encoder, or what is known of the worker's, if there is one."""
         return self.handler.compactors.encoder
 
+    def close(self) -> None:
+        """Drop work that has not begun, fail what waits for the worker process, and end that process."""
+        if self.handler.compactors.client is not None:
+            self.handler.compactors.client.close()
+        self.pool.close()
+
 
 def build_service(
     settings: Settings,

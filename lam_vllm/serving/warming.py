@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,12 @@ from lam_vllm.serving.accounting import Accounting
 from lam_vllm.serving.work import Compactions
 from lam_vllm.types import Message, Work
 from lam_vllm.worker import WorkerCompactor
+
+logger = logging.getLogger(__name__)
+
+
+MOST_WARMING = 256
+"""Calls under way at once. Past it a call is answered when there is room, also one that does not wait for its end."""
 
 
 class Warmed(BaseModel):
@@ -34,16 +41,17 @@ class Warming:
         self._compactors = compactors
         self._pool = pool
         self._accounting = accounting
+        self._room = asyncio.Semaphore(MOST_WARMING)
         self._tasks: set[asyncio.Task[Warmed]] = set()
 
-    def begin(
+    async def begin(
         self, config: CompactorConfig, messages: Sequence[Message] | None, text: str | None, salt: str
     ) -> asyncio.Task[Warmed]:
         """The work, which ends whether or not anybody waits for it. Exactly one of `messages` and `text` is given.
 
-        Raises:
-            MissingExtraError: the profile needs an encoder and there is none.
+        Waits while `MOST_WARMING` are under way. The task raises what `WorkerCompactor.warm` raises.
         """
+        await self._room.acquire()
         task = asyncio.ensure_future(self._warm(config, messages, text, salt))
         self._tasks.add(task)  # the loop itself holds tasks weakly
         task.add_done_callback(self._ended)
@@ -56,7 +64,7 @@ class Warming:
         if not isinstance(compactor, WorkerCompactor):
             return Warmed(done=True)  # `exact` needs no embedding
         began = time.perf_counter()
-        work: Work = await self._pool.submit(lambda: compactor.warm(messages, text, salt=salt), "encoder")
+        work: Work = await self._pool.submit(lambda: compactor.warm(messages, text, salt=salt), "background")
         self._accounting.encoded(work)
         seconds = time.perf_counter() - began
         encoded = work.encoder_calls + work.canonical_calls
@@ -64,5 +72,6 @@ class Warming:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # looked at, so that nobody complains when nobody waited
+        self._room.release()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("lam: warming failed: %s: %s", type(error).__name__, error)

@@ -101,16 +101,18 @@ class Handler:
     def difference(self, config: CompactorConfig, given: list[Message], emitted: str, salt: str) -> Difference | None:
         """Why computing `given` again, from nothing and canonically, ends in another digest than `emitted`, or None.
 
-        `guard_band`: the fast pass decides otherwise even without any memo. `defect`: a memo does.
+        `defect`: what was emitted came from a memo of prefixes, since the fast pass agrees with canonical embeddings.
+        `guard_band`: it does not.
         """
 
-        def differs(**how: bool) -> bool:
+        def digest(**how: bool) -> str:
             fresh = self.compactors.get(config).compact(given, salt=salt, use_memo=False, **how)
-            return quick_digests(fresh.messages, salt)[-1] != emitted
+            return quick_digests(fresh.messages, salt)[-1]
 
-        if not differs(canonical=True):
+        canonical = digest(canonical=True)
+        if canonical == emitted:
             return None
-        return "defect" if differs() else "guard_band"
+        return "defect" if digest() == canonical else "guard_band"
 
     def note_failure(self, messages: Sequence[Message], salt: str) -> None:
         """Remember that the originals went through, so that the break which follows is counted under its cause."""
@@ -124,7 +126,11 @@ class Handler:
         seen = type(error) in self._failures_seen
         self._failures_seen.add(type(error))
         level = logging.DEBUG if seen else logging.ERROR
-        logger.log(level, "lam: a compaction failed; it is tried once more, then the original messages are used", exc_info=error)
+        logger.log(
+            level,
+            "lam: a compaction failed; it is tried once more, then the original messages are used",
+            exc_info=error,
+        )
 
     def _compact(self, config: CompactorConfig, messages: list[Message], salt: str) -> Compaction:
         compactor = self.compactors.get(config)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from multiprocessing.connection import Connection
-from threading import Lock
+from threading import Lock, Thread
+from time import sleep
 from typing import cast
 
 from lam_vllm.compactors import Compactors
@@ -16,9 +19,19 @@ from lam_vllm.encoders.pool import EncoderPool, open_pool
 from lam_vllm.errors import LamError
 from lam_vllm.messages import changed_texts
 from lam_vllm.pool import THREADS
-from lam_vllm.tokens import token_counter
+from lam_vllm.tokens import portable_token_counter
 from lam_vllm.types import Work
-from lam_vllm.worker.jobs import Compact, Compacted, EncoderFacts, Failure, Held, Job, Setup, Warmed
+from lam_vllm.worker.jobs import (
+    HEARTBEAT_SECONDS,
+    Compact,
+    Compacted,
+    EncoderFacts,
+    Failure,
+    Held,
+    Job,
+    Setup,
+    Warmed,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +48,8 @@ def main() -> None:
             os.sched_setaffinity(0, setup.cpus)
         worker = Worker(setup, connection)
     except (LamError, OSError) as error:
-        connection.send(Failure(type(error).__name__, str(error)))
+        with suppress(OSError):  # the server may have gone meanwhile
+            connection.send(Failure(type(error).__name__, str(error)))
         return
     worker.serve()
 
@@ -45,29 +59,43 @@ class Worker:
 
     def __init__(self, setup: Setup, connection: Connection[object, object]) -> None:
         self._pool = open_pool(setup.encoder, setup.threads)
-        self._compactors = Compactors(token_counter(setup.tokenizer), self._pool, setup.tokenizer_name)
+        self._compactors = Compactors(portable_token_counter(setup.tokenizer), self._pool, setup.tokenizer_name)
         self._connection = connection
         self._sending = Lock()
+        Thread(target=self._beat, name="lam-heartbeat", daemon=True).start()
         connection.send(_facts(self._pool, setup.threads))
 
     def serve(self) -> None:
         """Take jobs until the server is gone; what is under way then is of no use to anybody."""
-        threads = ThreadPoolExecutor(THREADS["encoder"], thread_name_prefix="lam-compactor")
+        threads = ThreadPoolExecutor(THREADS["encoder"] + THREADS["background"], thread_name_prefix="lam-compactor")
         while True:
             try:
-                number, job = cast("tuple[int, Job]", self._connection.recv())
+                number, job = cast("tuple[int, bytes]", self._connection.recv())
             except (EOFError, OSError):
                 os._exit(0)
             threads.submit(self._answer, number, job)
 
-    def _answer(self, number: int, job: Job) -> None:
+    def _beat(self) -> None:
+        while True:
+            sleep(HEARTBEAT_SECONDS)
+            self._send(None, None)
+
+    def _answer(self, number: int, pickled: bytes) -> None:
+        answer: object
         try:
-            answer: object = self._do(job)
-        except Exception as error:  # noqa: BLE001 - it belongs to the request
+            answer = self._do(pickle.loads(pickled))
+        except BaseException as error:  # noqa: BLE001 - it belongs to the request; a tokenizer's panic is no Exception
             answer = Failure(type(error).__name__, str(error))
-        held = Held(self._compactors.memo_bytes_used, self._pool.memo.nbytes)
-        with self._sending:
-            self._connection.send((number, answer, held))
+        self._send(number, answer)
+
+    def _send(self, number: int | None, answer: object) -> None:
+        try:
+            held = Held(self._compactors.memo_bytes_used, self._pool.memo.nbytes, self._pool.batches)
+            with self._sending:
+                self._connection.send((number, answer, held))
+        except BaseException:  # an answer that is lost would be waited for
+            logger.exception("an answer cannot be sent")
+            os._exit(1)
 
     def _do(self, job: Job) -> Compacted | Warmed:
         compactor = self._compactors.get(job.config)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from itertools import count
 from multiprocessing.connection import Connection
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 Answer: TypeAlias = Compacted | Warmed
 _Pipe: TypeAlias = "Connection[object, object]"
-_Said: TypeAlias = tuple[int, Compacted | Warmed | Failure, Held]
+_Said: TypeAlias = tuple[int | None, Compacted | Warmed | Failure | None, Held]
 
 RESTART_SECONDS = 60.0
 """How long a request waits for a worker that is being started again."""
@@ -31,6 +32,10 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
 _LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "RAYON")
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES}
 """Every thread of the encoder is one core: the libraries below it start none of their own."""
+START_SECONDS = 1_800.0
+"""How long a worker may take to load its encoder: it may have to fetch it."""
+SILENT_SECONDS, STUCK_SECONDS = 60.0, 300.0
+"""A worker that gives no sign of life so long, or ends neither a batch nor a job while some wait, is ended."""
 
 
 class WorkerClient:
@@ -52,8 +57,10 @@ class WorkerClient:
         self._process: subprocess.Popen[bytes] | None = None
         self._failing = False
         self._closed = False
+        self._down_since = 0.0
         self.facts = self._start()
-        Thread(target=self._watch, name="lam-worker-answers", daemon=True).start()
+        self._watching = Thread(target=self._watch, name="lam-worker-answers", daemon=True)
+        self._watching.start()
 
     def submit(self, job: Job) -> Future[Answer]:
         """The answer to come. Blocks while the worker is being started again, at most `RESTART_SECONDS`.
@@ -63,7 +70,8 @@ class WorkerClient:
         """
         future: Future[Answer] = Future()
         with self._changed:
-            self._changed.wait_for(lambda: self._pipe or self._failing or self._closed, RESTART_SECONDS)
+            patience = self._down_since + RESTART_SECONDS - time.monotonic()
+            self._changed.wait_for(lambda: self._pipe or self._failing or self._closed, max(0.0, patience))
             pipe, number = self._pipe, next(self._numbers)
             if pipe is None:
                 future.set_exception(WorkerLostError("the worker process is not running"))
@@ -71,7 +79,7 @@ class WorkerClient:
             self._waiting[number] = future
         try:
             with self._sending:
-                pipe.send((number, job))
+                pipe.send((number, pickle.dumps(job)))  # apart: a job that cannot be read is still a job with a number
         except OSError:  # it has just died
             self._fail([number])
         except BaseException:
@@ -80,13 +88,13 @@ class WorkerClient:
         return future
 
     def close(self) -> None:
-        """End the worker; whoever waits gets a WorkerLostError."""
+        """End the worker, or its being started again; whoever waits gets a WorkerLostError."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait()
+            if self._process is not None:
+                self._process.kill()
+        self._watching.join()
 
     def _start(self) -> EncoderFacts:
         """Start the process and wait until its encoder is loaded.
@@ -94,23 +102,17 @@ class WorkerClient:
         Raises:
             EncoderError: it says that it cannot, or it ended.
         """
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "lam_vllm.worker", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, **ONE_THREAD, "TOKENIZERS_PARALLELISM": "false"},
-                stdin=subprocess.DEVNULL,
-            )
-        pipe: _Pipe = Connection(ours.detach())
+        process, pipe = self._spawn()
         try:
             pipe.send(self._setup)
+            if not pipe.poll(START_SECONDS):
+                process.kill()
             said = pipe.recv()
         except (EOFError, OSError):
-            said = Failure("", f"the worker process ended with code {self._process.wait()}")
+            said = Failure("", f"the worker process ended with code {process.wait()}")
         if isinstance(said, Failure):
             pipe.close()
-            self._process.wait()
+            process.wait()
             raise EncoderError(said.message)
         assert isinstance(said, EncoderFacts)
         with self._changed:
@@ -118,58 +120,101 @@ class WorkerClient:
             self._changed.notify_all()
         return said
 
+    def _spawn(self) -> tuple[subprocess.Popen[bytes], _Pipe]:
+        ours, theirs = socket.socketpair()
+        with ours, theirs, self._changed:
+            if self._closed:  # looked at under the lock, so that `close` sees every process that is started
+                raise EncoderError("the worker is closed")
+            self._process = subprocess.Popen(
+                # -P: a server may be started in a folder whose files are named like a library's.
+                [sys.executable, "-P", "-m", "lam_vllm.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=worker_environment(os.environ),
+                stdin=subprocess.DEVNULL,
+            )
+            return self._process, Connection(ours.detach())
+
     def _watch(self) -> None:
         """Hand out answers; when the worker is gone, fail what waits and start it again."""
         while not self._closed:
             self._hand_out()
             with self._changed:
-                pipe, self._pipe = self._pipe, None
+                pipe, self._pipe, self._down_since = self._pipe, None, time.monotonic()
             if pipe is not None:
-                pipe.close()
+                with self._sending:  # a descriptor that is closed under a sender may be another file's by then
+                    pipe.close()
             if self._process is not None:
+                self._process.kill()  # without its pipe it is of no use, should it still run
                 self._process.wait()
             self._fail(list(self._waiting))
             if not self._closed:
                 self._restart()
 
     def _hand_out(self) -> None:
-        pipe = self._pipe
-        while pipe is not None:
+        """Hand out answers until the worker is gone, or as good as gone."""
+        pipe, moved = self._pipe, time.monotonic()
+        while pipe is not None and time.monotonic() - moved < STUCK_SECONDS:
             try:
-                number, answer, self.held = cast("_Said", pipe.recv())
+                if not pipe.poll(SILENT_SECONDS):
+                    break
+                number, answer, held = cast("_Said", pipe.recv())
             except (EOFError, OSError):
                 return
-            future = self._waiting.pop(number, None)
-            if future is None:
-                continue
-            if isinstance(answer, Failure):
-                future.set_exception(_error(answer))
-            else:
-                future.set_result(answer)
+            except Exception:
+                logger.exception("lam: an answer of the worker process cannot be read")
+                return
+            if number is not None or held.batches != self.held.batches or not self._waiting:
+                moved = time.monotonic()
+            self.held = held
+            if number is not None:
+                self._hand(number, answer)
+        logger.error("lam: the worker process does not move; it is ended")
+
+    def _hand(self, number: int, answer: Compacted | Warmed | Failure | None) -> None:
+        future = self._waiting.pop(number, None)
+        if future is None or answer is None:
+            return
+        if isinstance(answer, Failure):
+            future.set_exception(_error(answer))
+        else:
+            future.set_result(answer)
 
     def _restart(self) -> None:
         logger.error("lam: the worker process ended; it is started again")
         self.restarts += 1
         self._on_restart()
-        pause = FIRST_PAUSE_SECONDS
-        while not self._closed:
+        for pause in restart_pauses():
             try:
                 self.facts = self._start()
-            except (EncoderError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next try comes
                 logger.error("lam: the worker process does not start: %s", error)
             else:
                 return
             with self._changed:
                 self._failing = True
                 self._changed.notify_all()
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                if self._changed.wait_for(lambda: self._closed, pause):
+                    return
 
     def _fail(self, numbers: list[int]) -> None:
         for number in numbers:
             future = self._waiting.pop(number, None)
             if future is not None:
                 future.set_exception(WorkerLostError("the worker process ended over this request"))
+
+
+def worker_environment(own: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a worker: nothing in it may start threads below the encoder's or loosen its products."""
+    kept = {name: value for name, value in own.items() if name != "ONEDNN_DEFAULT_FPMATH_MODE"}
+    return {**kept, **ONE_THREAD, "TOKENIZERS_PARALLELISM": "false", "TQDM_DISABLE": "1"}
+
+
+def restart_pauses() -> Iterator[float]:
+    """Seconds to wait after each start that failed."""
+    pause = FIRST_PAUSE_SECONDS
+    while True:
+        yield pause
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
 def _error(failure: Failure) -> Exception:

@@ -11,6 +11,9 @@ from lam_vllm.encoders.two_pass import FastPass
 from lam_vllm.tokens import PortableTokenizer
 from lam_vllm.types import Decision, Message, Report, Work
 
+HEARTBEAT_SECONDS = 5.0
+"""A worker gives a sign of life so often."""
+
 
 @dataclass(frozen=True, slots=True)
 class Setup:
@@ -89,7 +92,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Bytes that a worker holds in its memos."""
+    """Bytes that a worker holds in its memos, and how many batches it encoded so far."""
 
     prefix_bytes: int = 0
     embedding_bytes: int = 0
+    batches: int = 0

@@ -221,6 +221,11 @@ def counted(tokens: int) -> Fault:
     return fault
 
 
+def shortened(rows: list[Answer]) -> None:
+    for row in rows:
+        row["embedding"] = [192**-0.5] * 192
+
+
 FAULTS = {
     "no key": (refusing(401, "Unauthorized"), "answered 401: Unauthorized"),
     "no model": (refusing(404, "The model does not exist"), "answered 404: The model"),
@@ -232,6 +237,7 @@ FAULTS = {
     "too many": (changed(lambda rows: rows.append({**rows[0], "index": 2})), r"gave embeddings \[0, 1, 2\] for 2"),
     "one twice": (changed(lambda rows: rows[1].update(index=0)), r"gave embeddings \[0, 0\] for 2 texts"),
     "one dimension less": (embedding(*[384**-0.5] * 383), r"gave vectors of \[383, 384\] dimensions; expected 384"),
+    "another model": (changed(shortened), r"gave vectors of \[192\] dimensions; expected 384"),
     "no dimension": (embedding(), r"gave vectors of \[0, 384\] dimensions"),
     "NaN": (embedding(float("nan"), *[0.0] * 383), "norm nan; expected 1"),
     "infinite": (embedding(float("inf"), *[0.0] * 383), "norm inf; expected 1"),

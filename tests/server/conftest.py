@@ -14,6 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from lam_vllm.encoders.base import BatchEncoder
+from tests.conftest import measured_before
 from tests.server.faults import install_faults
 
 ROOT = Path(__file__).parents[2]
@@ -48,10 +50,14 @@ class LiveServer:
     process: subprocess.Popen[bytes]
     log: Path
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every request to a server with a key needs."""
+        return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+
     def client(self, *, with_key: bool = True) -> httpx.Client:
         """A plain HTTP client."""
-        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key and with_key else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=120)
+        return httpx.Client(base_url=self.url, headers=self.headers if with_key else {}, timeout=120)
 
     def wait_until_ready(self) -> None:
         """Return when the server answers; fail with the end of its log when it ended or takes too long."""
@@ -118,15 +124,27 @@ def start(log: Path, python: Sequence[str], api_key: str | None, environment: Ma
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveServer, LiveServer]]:
+def measured(encoder: BatchEncoder, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables of a server whose encoder was measured before; vLLM's own cache stays where it is."""
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return {
+        "XDG_CACHE_HOME": str(measured_before(encoder, tmp_path_factory.mktemp("cache"))),
+        "VLLM_CACHE_ROOT": os.environ.get("VLLM_CACHE_ROOT") or str(usual / "vllm"),
+    }
+
+
+@pytest.fixture(scope="session")
+def servers(
+    measured: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[LiveServer, LiveServer]]:
     """Both servers, started at the same time: without the plugin, and with it."""
     folder = tmp_path_factory.mktemp("servers")
     faults = install_faults(folder / "faults")
     plain = ("-m", "vllm.entrypoints.openai.api_server", "--model", MODEL)
-    hooked = (*SERVE, MODEL, "--lam-profile=exact", "--lam-encoder=minilm")
+    hooked = (*SERVE, MODEL, "--lam-profile=exact", "--lam-encoder=minilm", "--lam-threads=1")
     started = (
         start(folder / "plain.log", plain, None, server_environment({})),
-        start(folder / "hooked.log", hooked, API_KEY, server_environment({}, faults)),
+        start(folder / "hooked.log", hooked, API_KEY, server_environment(measured, faults)),
     )
     try:
         for server in started:

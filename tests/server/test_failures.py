@@ -32,7 +32,7 @@ STARTS: dict[str, tuple[dict[str, str], str]] = {
     "a hooked method is gone": ({}, "OnlineRenderer.preprocess_chat does not exist in vLLM 0.32"),
     "no encoder for the default profile": (
         {"LAM_PROFILE": "guarded"},
-        "the profile 'guarded' needs an encoder and none is configured",
+        "the profile 'guarded' needs an encoder; none is named",
     ),
     "an encoder that cannot be loaded": (
         {"LAM_PROFILE": "guarded", "LAM_ENCODER": "/no/such/model"},

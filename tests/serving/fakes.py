@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
+from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from lam_vllm.compactors import Compactors
@@ -18,9 +22,11 @@ from lam_vllm.serving.box import RequestBox, current_box
 from lam_vllm.serving.encoder_settings import EncoderSettings
 from lam_vllm.serving.hook import install
 from lam_vllm.serving.options import Mode, Options, Settings
+from lam_vllm.serving.routes import make_router
 from lam_vllm.serving.service import Service, build_service
 from lam_vllm.serving.work import Compactions
 from lam_vllm.types import Message
+from lam_vllm.worker import WorkerClient
 
 TEXT = "\n".join(f"line {number} of a long listing, the same each time" for number in range(40))
 
@@ -58,6 +64,17 @@ def count_words(text: str) -> int:
     return len(text.split())
 
 
+def with_client(server: Server, use: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
+    """Run `use` with a client of the server's own routes, under /v1/lam."""
+
+    async def run() -> None:
+        transport = httpx.ASGITransport(server.app())
+        async with httpx.AsyncClient(transport=transport, base_url="http://server/v1/lam") as client:
+            await use(client)
+
+    asyncio.run(run())
+
+
 @dataclass
 class Server:
     """One hooked renderer and the service behind it."""
@@ -67,6 +84,7 @@ class Server:
     encoder: Encoder | None = None
     harmony: bool = False
     audit_rate: float = 0.0
+    client: WorkerClient | None = None
 
     def __post_init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -75,11 +93,18 @@ class Server:
         self.service: Service = build_service(
             Settings(Options(self.mode, self.config, True), EncoderSettings(audit_rate=self.audit_rate)),
             metrics=Metrics(self.registry),
-            compactors=Compactions(Compactors(count_words, self.encoder, "words")),
+            compactors=Compactions(Compactors(count_words, self.encoder, "words"), self.client),
             vllm_version="0.32.0",
             seam=Seam(reject=self._reject, has_media=lambda _messages: False, harmony=self.harmony),
         )
         install(self.renderer, self.service.admission)
+
+    def app(self) -> FastAPI:
+        """An application with the routes of the plugin."""
+        app = FastAPI()
+        app.include_router(make_router())
+        app.state.lam = self.service
+        return app
 
     @staticmethod
     def _reject(error: OptionError) -> Exception:

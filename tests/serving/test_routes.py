@@ -1,34 +1,17 @@
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
 from lam_vllm.compactor import Compactor
 from lam_vllm.config import CompactorConfig
 from lam_vllm.messages import LOOK_UP_TOOL
-from lam_vllm.serving.routes import make_router
-from tests.serving.fakes import TEXT, Server, agent_messages
+from tests.serving.fakes import TEXT, Server, agent_messages, with_client
 
 REPEATED = agent_messages(TEXT, TEXT)
-
-
-def with_client(server: Server, use: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
-    app = FastAPI()
-    app.include_router(make_router())
-    app.state.lam = server.service
-
-    async def run() -> None:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://server/v1/lam") as client:
-            await use(client)
-
-    asyncio.run(run())
 
 
 def test_status_says_what_applies_and_what_was_counted() -> None:

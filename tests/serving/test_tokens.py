@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 from tokenizers import Tokenizer
 
-from lam_vllm.tokens import portable_tokenizer, token_counter
+from lam_vllm.errors import EncoderError
+from lam_vllm.tokens import portable_token_counter, portable_tokenizer, token_counter
 
 FILE = str(Path(__file__).parents[2] / ".models/smollm2/tokenizer.json")
 
@@ -14,7 +15,7 @@ FILE = str(Path(__file__).parents[2] / ".models/smollm2/tokenizer.json")
 @pytest.mark.parametrize("text", ["", "def f(x):\n    return x\n", "漢字 🏳️‍🌈 é", "w " * 5_000])
 def test_a_count_is_that_of_the_tokenizer_itself(text: str) -> None:
     tokenizer = Tokenizer.from_file(FILE)
-    count = token_counter(portable_tokenizer(SimpleNamespace(_tokenizer=tokenizer)))
+    count = portable_token_counter(portable_tokenizer(SimpleNamespace(_tokenizer=tokenizer)))
     assert count(text) == len(tokenizer.encode(text, add_special_tokens=False))
 
 
@@ -22,14 +23,14 @@ def test_what_the_server_sets_on_its_tokenizer_does_not_change_a_count() -> None
     tokenizer = Tokenizer.from_file(FILE)
     tokenizer.enable_truncation(10)
     tokenizer.enable_padding(length=50)
-    count = token_counter(portable_tokenizer(SimpleNamespace(_tokenizer=tokenizer)))
+    count = portable_token_counter(portable_tokenizer(SimpleNamespace(_tokenizer=tokenizer)))
     tokenizer.enable_truncation(1)
     assert count("one two three " * 10) > 20
     assert count("one") < 5
 
 
 def test_a_lone_surrogate_counts_as_the_mark_that_stands_for_it() -> None:
-    count = token_counter(portable_tokenizer(SimpleNamespace(_tokenizer=Tokenizer.from_file(FILE))))
+    count = portable_token_counter(portable_tokenizer(SimpleNamespace(_tokenizer=Tokenizer.from_file(FILE))))
     assert count("a \ud800 b") == count("a ? b")
 
 
@@ -41,5 +42,16 @@ class SlowTokenizer:
         return text.split()
 
 
-def test_a_slow_tokenizer_travels_too() -> None:
-    assert token_counter(portable_tokenizer(SlowTokenizer()))("one two three") == 3
+def test_a_slow_tokenizer_counts_here_and_travels_too() -> None:
+    assert token_counter(SlowTokenizer())("one two three") == 3
+    assert portable_token_counter(portable_tokenizer(SlowTokenizer()))("one two three") == 3
+
+
+def test_one_that_cannot_travel_counts_here_and_says_so_when_it_is_asked_to() -> None:
+    class Local(SlowTokenizer):
+        """A class that another process cannot import."""
+
+    tokenizer = Local()
+    assert token_counter(tokenizer)("one two three") == 3
+    with pytest.raises(EncoderError, match=r"tokenizer \(Local\) cannot be given .* use --lam-profile exact"):
+        portable_tokenizer(tokenizer)

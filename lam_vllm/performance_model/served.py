@@ -1,0 +1,53 @@
+"""A running engine as its clients see it: how long a prompt takes to its first text, and each token after it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from lam_vllm.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Five coefficients of one model on one engine, one request at a time. They hold for no other model.
+
+    Raises:
+        OptionError: a coefficient is not a finite number of at least 0.
+    """
+
+    fixed_seconds: float
+    """Of a request, before its first text: HTTP, template, scheduling, an engine's least step."""
+    seconds_per_token: float
+    """Of each token that is prefilled."""
+    seconds_per_pair: float
+    """Of each pair of query and key in a prefill: attention."""
+    decode_fixed_seconds: float
+    """Of a decode step: reading the weights, and what the engine does around it."""
+    decode_seconds_per_context_token: float
+    """Of a decode step, for each token that it attends to."""
+    source: str
+    """What was measured, and how far the fit is from it."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if each.name != "source" and not (number and 0 <= value < math.inf):
+                raise OptionError(each.name, value, "a finite number of at least 0")
+
+
+def prefill_pairs(uncached_tokens: float, cached_tokens: float) -> float:
+    """Pairs of query and key in a prefill: every query with all that is cached, and with half of the others."""
+    return uncached_tokens * (cached_tokens + uncached_tokens / 2)
+
+
+def ttft_seconds(served: Served, uncached_tokens: float, cached_tokens: float) -> float:
+    """Seconds from sending a request to its first text, `cached_tokens` of its prompt being in the prefix cache."""
+    pairs = prefill_pairs(uncached_tokens, cached_tokens)
+    return served.fixed_seconds + served.seconds_per_token * uncached_tokens + served.seconds_per_pair * pairs
+
+
+def decode_step_seconds(served: Served, context_tokens: float) -> float:
+    """Seconds from one token of an answer to the next, `context_tokens` standing before it."""
+    return served.decode_fixed_seconds + served.decode_seconds_per_context_token * context_tokens

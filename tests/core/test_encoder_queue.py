@@ -1,0 +1,175 @@
+"""The queue of windows: nothing is lost, nothing is taken twice, and a small request is done in two batches."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from threading import Thread
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lam_vllm.encoders.memo import Kind
+from lam_vllm.encoders.queue import AHEAD_IN_A_ROW, LIKE, FairQueue, Group, Waiting
+from lam_vllm.types import Embedding
+
+LARGE = 400
+"""Windows of a request of 200K tokens."""
+FULL, REST = "w" * 1700, "w" * 300
+"""Windows of 510 and of 90 tokens, which a request of 600 has."""
+
+windows = st.lists(st.integers(1, 2000).map(lambda length: "w" * length), max_size=12)
+batches = st.sampled_from((1, 2, 8))
+
+
+def put(queue: FairQueue, *texts: str, group: Group | None = None, kind: Kind = "fast") -> list[Future[Embedding]]:
+    """The futures of a request's windows that now wait."""
+    futures: list[Future[Embedding]] = [Future() for _ in texts]
+    queue.put(group or Group(), kind, zip(texts, futures, strict=True))
+    return futures
+
+
+def take(queue: FairQueue) -> tuple[Kind, list[Waiting]]:
+    taken = queue.take()
+    assert taken is not None
+    return taken
+
+
+def take_all(queue: FairQueue, count: int) -> list[tuple[Kind, list[Waiting]]]:
+    """The batches that `count` windows come out in."""
+    taken = []
+    while count > 0:
+        taken.append(take(queue))
+        count -= len(taken[-1][1])
+    return taken
+
+
+def of(futures: list[Future[Embedding]], waiting: list[Waiting]) -> int:
+    return sum(any(window.future is future for future in futures) for window in waiting)
+
+
+@settings(deadline=None)
+@given(requests=st.lists(st.tuples(windows, windows), max_size=6), batch=batches, early=st.integers(0, 20))
+def test_every_window_comes_out_once_and_like_lengths_share_a_batch(
+    requests: list[tuple[list[str], list[str]]], batch: int, early: int
+) -> None:
+    queue = FairQueue(batch)
+    put_in: list[tuple[Kind, Future[Embedding]]] = []
+    taken: list[tuple[Kind, list[Waiting]]] = []
+    for fast, canonical in requests:
+        group = Group()
+        put_in += [("fast", future) for future in put(queue, *fast, group=group)]
+        put_in += [("canonical", future) for future in put(queue, *canonical, group=group, kind="canonical")]
+        left = len(put_in) - sum(len(waiting) for _, waiting in taken)
+        taken += take_all(queue, min(early, left))
+    taken += take_all(queue, len(put_in) - sum(len(waiting) for _, waiting in taken))
+    came_out = [(kind, window.future) for kind, waiting in taken for window in waiting]
+    assert sorted(came_out, key=str) == sorted(put_in, key=str)
+    for kind, waiting in taken:
+        lengths = [window.length for window in waiting]
+        assert len(waiting) <= (1 if kind == "canonical" else batch)
+        assert all(length <= LIKE * lengths[0] and LIKE * length >= lengths[0] for length in lengths)
+    assert queue.close() == []
+
+
+def test_a_canonical_window_goes_alone_and_before_the_rest_of_its_request() -> None:
+    queue, group = FairQueue(8), Group()
+    put(queue, *[FULL] * 5, group=group)
+    (close,) = put(queue, FULL, group=group, kind="canonical")
+    kind, waiting = take(queue)
+    assert (kind, [window.future for window in waiting]) == ("canonical", [close])
+    assert take(queue)[0] == "fast"
+
+
+@settings(deadline=None)
+@given(
+    batch=st.sampled_from((1, 2, 7, 8)),
+    large=st.lists(st.tuples(st.integers(3, LARGE), st.integers(1, 2000), st.integers(0, 3)), min_size=1, max_size=6),
+    taken=st.integers(0, 40),
+    canonical=st.booleans(),
+)
+def test_a_small_request_is_done_in_two_batches_whatever_larger_ones_wait(
+    batch: int, large: list[tuple[int, int, int]], taken: int, canonical: bool
+) -> None:
+    queue = FairQueue(batch)
+    for count, length, spread in large:
+        group = Group()
+        put(queue, *("w" * (length << place % (spread + 1)) for place in range(count)), group=group)
+        if canonical:
+            put(queue, FULL, group=group, kind="canonical")
+    put(queue, *[FULL] * LARGE)  # so that a large one waits, however many batches are taken before
+    for _ in range(taken):
+        take(queue)
+    small = put(queue, FULL, REST)
+    assert sum(of(small, take(queue)[1]) for _ in range(2)) == 2
+
+
+def test_small_requests_are_done_in_the_order_in_which_they_came() -> None:
+    queue = FairQueue(1)
+    put(queue, *[FULL] * LARGE)
+    first, second = put(queue, FULL, REST), put(queue, FULL, REST)
+    assert [take(queue)[1][0].future for _ in range(4)] == [*first, *second]
+
+
+@settings(deadline=None)
+@given(batch=batches, larger=st.integers(1, 5))
+def test_a_stream_of_small_requests_does_not_stop_the_larger_ones(batch: int, larger: int) -> None:
+    queue = FairQueue(batch)
+    large = [put(queue, *[FULL] * LARGE) for _ in range(larger)]
+    got = [0] * larger
+    for _ in range((AHEAD_IN_A_ROW + 1) * larger):
+        put(queue, REST, REST)
+        waiting = take(queue)[1]
+        got = [had + of(futures, waiting) for had, futures in zip(got, large, strict=True)]
+    assert min(got) >= 1
+
+
+@settings(deadline=None)
+@given(batch=batches, count=st.integers(2, 5))
+def test_requests_lead_in_turn_where_nothing_of_theirs_is_alike(batch: int, count: int) -> None:
+    queue = FairQueue(batch)
+    requests = [put(queue, *["w" * 3**place] * 60) for place in range(count)]
+    for _ in range(7):
+        leaders = [take(queue)[1][0].future for _ in requests]
+        assert [any(leader in request for leader in leaders) for request in requests] == [True] * len(requests)
+
+
+def test_short_windows_are_not_passed_over_for_long_ones_of_two_other_requests() -> None:
+    queue = FairQueue(8)
+    long = [put(queue, *[FULL] * 60) for _ in range(2)]
+    short = put(queue, *[REST] * 60)
+    taken = [window for _ in range(6) for window in take(queue)[1]]
+    assert min(of(request, taken) for request in (*long, short)) >= 12
+
+
+def test_a_request_that_had_its_windows_first_waits_its_turn_with_the_next_ones() -> None:
+    queue, small = FairQueue(1), Group()
+    put(queue, *[FULL] * LARGE)
+    put(queue, REST, REST, group=small)
+    assert [len(take(queue)[1][0].text) for _ in range(2)] == [len(REST)] * 2
+    put(queue, REST, group=small)
+    assert [len(take(queue)[1][0].text) for _ in range(2)] == [len(FULL), len(REST)]
+
+
+def test_a_batch_is_filled_with_what_needs_the_least_padding() -> None:
+    queue = FairQueue(3)
+    put(queue, *("w" * length for length in (1000, 500, 990, 980, 510)))
+    assert [window.length for window in take(queue)[1]] == [1000, 990, 980]
+
+
+def test_closing_ends_every_wait_and_returns_what_nobody_will_take() -> None:
+    queue, group = FairQueue(8), Group()
+    ended: list[object] = []
+    waiting = [Thread(target=lambda: ended.append(queue.take())) for _ in range(2)]
+    for thread in waiting:
+        thread.start()
+    queue.close()
+    for thread in waiting:
+        thread.join(10)
+    assert ended == [None, None]
+    full = FairQueue(8)
+    left = [*put(full, FULL, REST, group=group), *put(full, FULL, group=group, kind="canonical")]
+    assert sorted(map(id, left)) == sorted(id(window.future) for window in full.close())
+    assert full.take() is None
+    with pytest.raises(RuntimeError, match="the encoder is closed"):
+        put(full, FULL)

@@ -1,0 +1,258 @@
+"""Devices and models: that constants say where they come from, what a config.json becomes, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lam_vllm.errors import InputFileError, OptionError
+from lam_vllm.performance_model.accounting import EXACT, PAPER
+from lam_vllm.performance_model.capacity import check_context, exhaust_turn, kv_capacity_tokens
+from lam_vllm.performance_model.compaction import summarise_afresh, summarise_cached
+from lam_vllm.performance_model.device import Constant, read_device
+from lam_vllm.performance_model.engine import Engine
+from lam_vllm.performance_model.growth import arrival_next, snapshot_steady_tokens
+from lam_vllm.performance_model.model import LLAMA_3_1_8B
+from lam_vllm.performance_model.model_config import find_model, read_model
+from lam_vllm.performance_model.paper import paper_engine
+from lam_vllm.performance_model.presets import A100_40GB, GB10, H100, H200, PRESETS, find_device
+from lam_vllm.performance_model.schedules import wall_budget
+from lam_vllm.performance_model.turn import mean, turn_cost
+from lam_vllm.performance_model.workload import Turn, removing, steady_run
+from tests.performance_model.cells import TABLES
+
+DENSE = {
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14_336,
+    "vocab_size": 128_256,
+    "max_position_embeddings": 131_072,
+    "torch_dtype": "bfloat16",
+}
+MIXTRAL = DENSE | {
+    "vocab_size": 32_000,
+    "max_position_embeddings": 32_768,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "sliding_window": None,
+}
+QWEN3_30B = DENSE | {
+    "hidden_size": 2048,
+    "num_hidden_layers": 48,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "vocab_size": 151_936,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "sliding_window": 4096,
+    "use_sliding_window": False,
+}
+DEEPSEEK_V3 = DENSE | {
+    "hidden_size": 7168,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "intermediate_size": 18_432,
+    "moe_intermediate_size": 2048,
+    "vocab_size": 129_280,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 1536,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 128,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "first_k_dense_replace": 3,
+    "quantization_config": {"quant_method": "fp8"},
+}
+
+
+def config(folder: Path, values: dict[str, Any]) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(values), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("device", PRESETS.values(), ids=lambda device: device.name)
+def test_every_constant_says_where_it_comes_from(device: Any) -> None:
+    for name, constant in device.constants.items():
+        assert constant.source and constant.unit, name
+        assert constant.kind != "printed" or device is GB10, "the paper measured GB10 alone"
+
+
+def test_gb10_is_what_table_22_prints() -> None:
+    printed = TABLES["table22_anchors_GB10"]
+    assert GB10.memory_bandwidth.value == 1e9 * printed["triad_GB_s"]
+    assert GB10.matrix_rate.value == 1e12 * printed["fp16_TFLOP_s"]
+    balance = GB10.matrix_rate.value / GB10.memory_bandwidth.value
+    assert balance == pytest.approx(printed["balance_FLOP_per_byte"], rel=0.01)
+    assert GB10.memory_bandwidth.value / 273e9 == pytest.approx(printed["bandwidth_efficiency"], rel=0.001)
+
+
+def test_faster_devices_are_faster() -> None:
+    contexts = [
+        turn_cost(Engine(device, LLAMA_3_1_8B), 598, 39, 20_000).total for device in (GB10, A100_40GB, H100, H200)
+    ]
+    assert contexts == sorted(contexts, reverse=True)
+
+
+def test_a_device_survives_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(H200.json()), encoding="utf-8")
+    assert read_device(path) == H200 == find_device(str(path)) == find_device("h200")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"memory": None}, InputFileError, "memory: expected an object with value, unit, source, kind"),
+        ({"speed": 3}, InputFileError, "expected an object with name, memory_bandwidth"),
+        ({"memory_bandwidth": {**GB10.json()["memory_bandwidth"], "value": 0}}, OptionError, "^memory_bandwidth: 0 "),
+        ({"hash_rate": {**GB10.json()["hash_rate"], "value": -1.5}}, OptionError, r"^hash_rate: -1\.5 .*above 0"),
+        ({"hash_rate": {**GB10.json()["hash_rate"], "kind": "felt"}}, OptionError, "^hash_rate: 'felt' .*measured"),
+        ({"prefill_efficiency": {**GB10.json()["memory"], "value": 1.5}}, OptionError, "^prefill_efficiency: 1.5"),
+    ],
+)
+def test_a_device_that_cannot_be_is_refused(
+    tmp_path: Path, change: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(GB10.json() | change), encoding="utf-8")
+    with pytest.raises(error, match=words):
+        find_device(str(path))
+
+
+@pytest.mark.parametrize(
+    ("values", "parameters", "active", "kv_bytes"),
+    [
+        (DENSE, 8.030e9, 8.030e9, 131_072),  # Llama-3.1-8B
+        (MIXTRAL, 46.70e9, 12.88e9, 131_072),  # Mixtral 8x7B
+        (QWEN3_30B, 30.53e9, 3.35e9, 98_304),  # Qwen3-30B-A3B
+        (DEEPSEEK_V3, 671.0e9, 37.55e9, 61 * 576 * 2),  # DeepSeek-V3: 37B active, its input embeddings not counted
+    ],
+    ids=["dense", "experts", "fine experts", "latent attention"],
+)
+def test_parameters_are_those_that_are_published(
+    tmp_path: Path, values: dict[str, Any], parameters: float, active: float, kv_bytes: float
+) -> None:
+    model = read_model(config(tmp_path, values))
+    assert model.parameters == pytest.approx(parameters, rel=1e-3)
+    assert model.active_parameters == pytest.approx(active, rel=2e-3)
+    assert model.kv_bytes_per_token == kv_bytes
+
+
+def test_llama_3_1_8b_is_its_config(tmp_path: Path) -> None:
+    made = read_model(config(tmp_path, DENSE))
+    assert made.parameters == pytest.approx(LLAMA_3_1_8B.parameters, rel=1e-4)
+    same = ("layers", "attention_width", "kv_bytes_per_token", "window_tokens", "experts")
+    assert all(getattr(made, name) == getattr(LLAMA_3_1_8B, name) for name in same)
+    assert find_model("llama-3.1-8b") is LLAMA_3_1_8B
+
+
+def test_the_served_model_of_the_demo_is_read_from_its_folder() -> None:
+    model = find_model(str(Path(__file__).parents[2] / ".models/smollm2"))
+    assert (model.name, model.parameters, model.window_tokens) == ("smollm2", 134_515_008, 8192)
+
+
+def test_a_quantised_model_reads_fewer_bytes(tmp_path: Path) -> None:
+    four_bits = DENSE | {"quantization_config": {"quant_method": "gptq", "bits": 4}}
+    assert read_model(config(tmp_path, four_bits)).weight_bytes == pytest.approx(8.03e9 / 2, rel=1e-3)
+    assert read_model(config(tmp_path, DEEPSEEK_V3)).weight_bytes == pytest.approx(671e9, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "words"),
+    [
+        (DENSE | {"sliding_window": 4096}, OptionError, "^sliding_window: 4096"),
+        (
+            DENSE | {"layer_types": ["full_attention", "linear_attention"]},
+            OptionError,
+            "^layer_types: 'linear_attention'",
+        ),
+        (DENSE | {"quantization_config": {"quant_method": "new"}}, OptionError, "^quantization_config: 'new'"),
+        (DENSE | {"torch_dtype": "int3"}, OptionError, "^dtype: 'int3'"),
+        ({"hidden_size": 8}, InputFileError, "no num_hidden_layers"),
+    ],
+)
+def test_a_model_that_the_formulas_do_not_hold_for_is_refused(
+    tmp_path: Path, values: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        read_model(config(tmp_path, values))
+
+
+EXACTLY = Engine(GB10, LLAMA_3_1_8B)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Constant(0, "B/s", "", "measured"), "^value of a constant in B/s: 0 "),
+        (lambda: Constant(float("nan"), "B/s", "", "measured"), "nan"),
+        (lambda: replace(LLAMA_3_1_8B, layers=0), "^layers: 0 "),
+        (lambda: replace(LLAMA_3_1_8B, active_parameters=9e9), "^active_parameters: .*8,030,000,000"),
+        (lambda: replace(LLAMA_3_1_8B, active_parameters=7e9), "^active_parameters: .*exactly"),
+        (lambda: replace(LLAMA_3_1_8B, experts_per_token=2), "^experts_per_token: 2 .*at most the 1"),
+        (lambda: Engine(GB10, LLAMA_3_1_8B, 0), "^batch: 0 "),
+        (lambda: turn_cost(EXACTLY, -1, 39, 100), "^prefilled_tokens: -1 "),
+        (lambda: turn_cost(EXACTLY, 1, -39, 100), "^decoded_tokens: -39 "),
+        (lambda: turn_cost(EXACTLY, 1, 1, -100), "^context_tokens: -100 "),
+        (lambda: turn_cost(EXACTLY, 598, 39, 131_073), "^context_tokens: 131073 .*131,072, the window of Llama"),
+        (lambda: check_context(replace(EXACTLY, batch=32), 32_000), "^context_tokens: 32000 .*24,247, which fit 32"),
+        (lambda: find_device("abacus"), "^device: 'abacus' .*GB10, A100-40GB, H100, H200"),
+        (lambda: find_model("nothing"), "^model: 'nothing' .*Llama-3.1-8B, a config.json"),
+        (lambda: Turn(10, 1, removed_tokens=11), "^removed_tokens: 11 .*10 of tool output"),
+        (lambda: Turn(10, 1, removed_tokens=6, other_tokens=5), "^removed_tokens: 6 .*5 of tool output"),
+        (lambda: Turn(10, 1, other_tokens=11), "^other_tokens: 11 .*10 that arrive"),
+        (lambda: Turn(10, 1, stale_tokens=1), "^stale_tokens: 1 "),
+        (lambda: Turn(-1, 1), "^arriving_tokens: -1 "),
+        (lambda: steady_run(0, 10, 1), "^turns: 0 "),
+        (lambda: steady_run(1, 10, 11), "^decoded_tokens: 11 .*10 that a turn adds"),
+        (lambda: removing([Turn(1, 1)], 1.5), r"^removal: 1\.5 "),
+        (lambda: mean([]), "^turns: 0 "),
+        (lambda: summarise_cached(0.5), r"^ratio: 0\.5 "),
+        (lambda: summarise_afresh(0), "^ratio: 0 "),
+        (lambda: snapshot_steady_tokens(10, 0), "^removal: 0 "),
+        (lambda: arrival_next(10, 10, 2), "^removal: 2 "),
+        (lambda: wall_budget(EXACTLY, [Turn(50, 5)] * 2, summarise_cached(10), 100, 1.0), r"^removal: 1\.0 "),
+        (
+            lambda: wall_budget(EXACTLY, [Turn(50, 5)] * 2, summarise_cached(10), 100),
+            "^budget_tokens: 100 .*110 for turn 2",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_value_and_the_limit(make: Any, words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        make()
+
+
+def test_a_model_that_is_larger_than_the_memory_is_refused() -> None:
+    large = replace(LLAMA_3_1_8B, name="large", parameters=70e9, active_parameters=70e9)
+    with pytest.raises(OptionError, match=r"^model: 'large \(140 GB\)' .*36.8 GB of A100-40GB"):
+        kv_capacity_tokens(Engine(A100_40GB, large))
+
+
+def test_the_papers_batch_of_32_does_not_fit_its_own_device() -> None:
+    """Table 7 has 32K and 128K at batch 32; its accounting prints them, the exact one refuses."""
+    assert kv_capacity_tokens(paper_engine(32)) == pytest.approx(26_700, rel=0.001)
+    turn_cost(paper_engine(32), 598, 39, 128_000)
+    for context in (32_000, 128_000):
+        with pytest.raises(OptionError, match="^context_tokens: "):
+            turn_cost(replace(paper_engine(32), accounting=EXACT), 598, 39, context)
+
+
+def test_a_context_that_does_not_grow_is_never_full() -> None:
+    assert exhaust_turn(1_000, 0) is None
+    assert exhaust_turn(1_000, 100) == 10 and exhaust_turn(1_000, 99) == 11
+    assert PAPER.memory_share == 1.0
