@@ -94,7 +94,7 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
         served = calibrated(server, max(lengths(found, tokens)[0]), asked.rounds)
         sent: list[Mapping[str, list[Sent]]] = []
         for place, stretch in enumerate(found):
-            sent.append(measure(server, stretch, place, tokens))
+            sent.append(measure(server, stretch, place, tokens, rebuild=place < asked.rebuilt))
             print(f"{place + 1} of {len(found)} runs", flush=True)
         held = capacity(server, found, tokens)
     blocks, size = held["kv_blocks"], held["block_tokens"]
@@ -105,9 +105,10 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="recorded runs (default: 5)")
-    parser.add_argument("--each", type=int, default=2, help="of one source at most so many (default: 2)")
+    parser.add_argument("--each", type=int, default=3, help="of one source at most so many (default: 3)")
+    parser.add_argument("--rebuilt", type=int, default=3, help="of them rebuilt every turn, at least 1 (default: 3)")
     parser.add_argument("--turns", type=int, default=8, help="first turns of each (default: 8)")
-    parser.add_argument("--context", type=int, default=6_144, help="longest whole prompt, tokens (default: 6,144)")
+    parser.add_argument("--context", type=int, default=5_000, help="longest whole prompt, tokens (default: 5,000)")
     parser.add_argument("--rounds", type=int, default=1, help="of calibration (default: 1)")
     parser.add_argument("--blocks", type=int, default=448, help="of the KV cache, 32 tokens each (default: 448)")
     asked = parser.parse_args()

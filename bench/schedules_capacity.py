@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,16 +24,18 @@ POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class AtOnce:
-    """What became of requests that came together, until the first was done: `begun` had text by then.
+    """What became of requests that came together, until the first was done.
 
-    `running`, `waiting` are the most that the engine's gauges showed; `preempted` how often it threw one out.
+    `begun` had text by then; `answering` of them half an answer: they were not thrown out again as answers grew. The
+    engine counts who was thrown out only when it takes him back, which is too late here. `running` and `waiting` are
+    the most that its gauges showed.
     """
 
     asked: int
     begun: int
+    answering: int
     running: int
     waiting: int
-    preempted: int
 
 
 def blocks_of(prompt_tokens: int, block_tokens: int) -> int:
@@ -57,33 +60,34 @@ def try_at_once(server: Server, messages: Sequence[Message], requests: int, *, p
 
 
 async def _together(server: Server, messages: Sequence[Message], requests: int, options: str) -> AtOnce:
-    before = server.counters()
-    begun: set[int] = set()
+    pieces: Counter[int] = Counter()
     most = {"num_requests_running": 0, "num_requests_waiting": 0}
     async with httpx.AsyncClient(base_url=server.url, timeout=None) as http:
         bodies = [server.body(messages, uuid.uuid4().hex, ANSWER_TOKENS) for _ in range(requests)]
-        asked = [asyncio.create_task(_read(http, body, options, place, begun)) for place, body in enumerate(bodies)]
+        asked = [asyncio.create_task(_read(http, body, options, place, pieces)) for place, body in enumerate(bodies)]
         watch = asyncio.create_task(_watch(server, most))
         await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-        count = len(begun)
+        seen = dict(pieces)
         for task in (*asked, watch):
             task.cancel()
         failed = await asyncio.gather(*asked, watch, return_exceptions=True)
     for error in failed:
         if isinstance(error, Exception):
             raise error
-    preempted = round(server.counters()["num_preemptions_total"] - before["num_preemptions_total"])
-    return AtOnce(requests, count, most["num_requests_running"], most["num_requests_waiting"], preempted)
+    answering = sum(count >= ANSWER_TOKENS / 2 for count in seen.values())
+    return AtOnce(requests, len(seen), answering, most["num_requests_running"], most["num_requests_waiting"])
 
 
-async def _read(http: httpx.AsyncClient, body: dict[str, object], options: str, place: int, begun: set[int]) -> None:
+async def _read(
+    http: httpx.AsyncClient, body: dict[str, object], options: str, place: int, pieces: Counter[int]
+) -> None:
     fields = {**body, "stream": True}
     async with http.stream("POST", CHAT.path, json=fields, headers={OPTIONS_HEADER: options}) as response:
         response.raise_for_status()
         async for line in response.aiter_lines():
             with suppress(json.JSONDecodeError):  # the last one says [DONE]
                 if line.startswith("data:") and CHAT.shows_text(json.loads(line.removeprefix("data:"))):
-                    begun.add(place)
+                    pieces[place] += 1
 
 
 async def _watch(server: Server, most: dict[str, int]) -> None:

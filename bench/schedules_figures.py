@@ -12,7 +12,6 @@ from schedules_live import Sent
 from schedules_model import (
     Setting,
     costs,
-    over_admit,
     paper_settings,
     predicted_seconds,
     served_engine,
@@ -85,7 +84,7 @@ def _of_run(measurement: Measurement, run: int) -> Iterator[Turn]:
         prompts = [tokens(prompt) for prompt in prompts_of(stretch, schedule, tokens)]
         found = prefills(prompts, measurement.block_tokens, fresh=schedule == "rebuild_all")
         predicted = predicted_seconds(served, found)
-        for turn, sent in enumerate(measurement.sent[run][schedule]):
+        for turn, sent in enumerate(measurement.sent[run].get(schedule, ())):
             yield Turn(
                 run,
                 schedule,
@@ -105,31 +104,39 @@ def _of_run(measurement: Measurement, run: int) -> Iterator[Turn]:
 def gains(rows: Sequence[Turn], measurement: Measurement) -> dict[str, dict[str, float]]:
     """By way of counting, then by schedule: how many times the mean of `admit` the mean of the schedule is.
 
-    Of seconds per turn in the paper's setting (`turn`), otherwise of the time to the first token.
+    Of seconds per turn in the paper's setting (`turn`), otherwise of the time to the first token; `exact_here`,
+    `predicted` and `measured` over the runs that were sent under the schedule.
     """
     runs = [model_turns(stretch, measurement.tokens) for stretch in measurement.stretches]
     here = Setting(served_engine(measurement.served, measurement.kv_tokens), runs, shared_lines)
     settings, fixed = paper_settings(), measurement.served.fixed_seconds
-    measured = [_over_admit([row for row in rows if row.run == run]) for run in range(len(runs))]
+    measured = [_over_admit([row for row in rows if row.run == run], "ttft_ms") for run in range(len(runs))]
     return {
         "paper_gb10_turn": turn_ratios(settings["paper"]),
         "exact_gb10_turn": turn_ratios(settings["exact"]),
         "exact_gb10_ttft": ttft_ratios(settings["exact"]),
         "paper_here": ttft_ratios(replace(here, engine=replace(here.engine, accounting=PAPER)), fixed),
-        "exact_here": ttft_ratios(here, fixed),
-        "predicted": over_admit({name: [row.predicted_ms for row in each] for name, each in _by_schedule(rows)}),
-        "measured": _over_admit(rows),
-        "measured_least": {name: min(run[name] for run in measured) for name in SCHEDULES},
-        "measured_most": {name: max(run[name] for run in measured) for name in SCHEDULES},
+        "exact_here": _over_admit(rows, "formula_ms"),
+        "predicted": _over_admit(rows, "predicted_ms"),
+        "measured": _over_admit(rows, "ttft_ms"),
+        "measured_least": {name: min(run[name] for run in measured if name in run) for name in SCHEDULES},
+        "measured_most": {name: max(run[name] for run in measured if name in run) for name in SCHEDULES},
     }
 
 
-def _over_admit(rows: Sequence[Turn]) -> dict[str, float]:
-    return over_admit({name: [row.ttft_ms for row in each] for name, each in _by_schedule(rows)})
+def _over_admit(rows: Sequence[Turn], time: str) -> dict[str, float]:
+    """By schedule, over the runs that were sent under it."""
+    found = {}
+    for name, each in _by_schedule(rows):
+        runs = {row.run for row in each}
+        same = [row for row in rows if row.schedule == "admit" and row.run in runs]
+        found[name] = fmean(getattr(row, time) for row in each) / fmean(getattr(row, time) for row in same)
+    return found
 
 
 def _by_schedule(rows: Sequence[Turn]) -> list[tuple[str, list[Turn]]]:
-    return [(name, [row for row in rows if row.schedule == name]) for name in SCHEDULES]
+    found = ((name, [row for row in rows if row.schedule == name]) for name in SCHEDULES)
+    return [(name, each) for name, each in found if each]
 
 
 def schedule_figures(rows: Sequence[Turn]) -> dict[str, dict[str, float]]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from functools import partial
 
 import baseline_tables
 import bge_base
 import duplicates
 import ecr_tables
 import evidence_tables
+import schedules_tables
 import shared_batches
 import turn_latency
 import two_pass_speed
@@ -141,6 +143,7 @@ def main() -> None:
         "rereads": evidence_tables.rereads,
         "references": lambda: evidence_tables.wordings("references"),
         "aliases": lambda: evidence_tables.wordings("aliases"),
+        **{f"schedule_{name}": partial(schedules_tables.table, name) for name in schedules_tables.MAKERS},
         "serving": lambda: serving_table(stored("serving")),
         "serving_setups": setups,
     }

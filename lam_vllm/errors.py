@@ -41,6 +41,10 @@ class EncoderError(LamError, RuntimeError):
     """An encoder cannot be loaded, or returned something that is not unit vectors."""
 
 
+class EncoderUnreachableError(EncoderError):
+    """The server that encodes cannot be reached, or does not answer: no text of any request would be encoded."""
+
+
 class WorkerLostError(LamError, RuntimeError):
     """The worker process, which holds the encoder, died over a request or is not running."""
 

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
-from lam_vllm.errors import EncoderError, MissingExtraError
+from lam_vllm.errors import EncoderError, EncoderUnreachableError, MissingExtraError
 
 if TYPE_CHECKING:
     import httpx
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
+_BAD_INPUT = 400
 _UNKNOWN_FORMAT = (400, 422)  # what servers answer that do not know base64
 _SHOWN_CHARACTERS = 300
 
@@ -51,15 +52,18 @@ class EmbeddingsServer:
         """The server's vectors for at least one text, none of which holds a lone surrogate.
 
         Raises:
-            EncoderError: the server cannot be reached, refuses, is slow, or answers with something else than one
-                vector for each text; names server and cause, never the key.
+            EncoderUnreachableError: the server cannot be reached, refuses, or is slow.
+            EncoderError: it refuses these texts, or answers with something else than one vector for each; names server
+                and cause, never the key.
         """
         response = self._post(texts, self._format)
         if self._format == "base64" and response.status_code in _UNKNOWN_FORMAT:
             response = self._post(texts, "float")
             self._format = "float" if response.is_success else "base64"
         if not response.is_success:
-            raise self.error(f"answered {response.status_code}: {response.text}")
+            raise self.error(
+                f"answered {response.status_code}: {response.text}", of_all=response.status_code != _BAD_INPUT
+            )
         answer = self._read(response.content)
         items = sorted(answer.data, key=lambda item: item.index)
         if [item.index for item in items] != list(range(len(texts))):
@@ -67,10 +71,14 @@ class EmbeddingsServer:
         tokens = answer.usage.prompt_tokens if answer.usage else 0
         return Embedded([self._decoded(item.embedding) for item in items], tokens)
 
-    def error(self, cause: str) -> EncoderError:
-        """An error that names this server; whatever of the key stands in `cause` is left out."""
+    def error(self, cause: str, *, of_all: bool = False) -> EncoderError:
+        """An error that names this server; whatever of the key stands in `cause` is left out.
+
+        `of_all` says that it is not about these texts: others would fare no better.
+        """
         shown = cause.replace(self._key, "***") if self._key else cause  # servers repeat what they were sent
-        return EncoderError(f"{self._asker}: the server at {self.url} {' '.join(shown.split())[:_SHOWN_CHARACTERS]}")
+        kind = EncoderUnreachableError if of_all else EncoderError
+        return kind(f"{self._asker}: the server at {self.url} {' '.join(shown.split())[:_SHOWN_CHARACTERS]}")
 
     def _post(self, texts: Sequence[str], encoding: str) -> httpx.Response:
         """The answer. Asked once more after a broken connection, since a kept one may have been closed meanwhile."""
@@ -83,9 +91,9 @@ class EmbeddingsServer:
             except (httpx.NetworkError, httpx.RemoteProtocolError):
                 return self._client.post(self.url, json=body)
         except httpx.TimeoutException as error:
-            raise self.error(f"is too slow: {type(error).__name__}") from None
+            raise self.error(f"is too slow: {type(error).__name__}", of_all=True) from None
         except httpx.HTTPError as error:
-            raise self.error(f"cannot be asked: {type(error).__name__}: {error}") from None
+            raise self.error(f"cannot be asked: {type(error).__name__}: {error}", of_all=True) from None
 
     def _read(self, content: bytes) -> _Answer:
         try:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lam_vllm.encoders.base import BatchEncoder, Pass
-from lam_vllm.encoders.two_pass import MARGIN_COS, SAFETY_FACTOR, FastPass, choose_pass, sample_windows
+from lam_vllm.encoders.two_pass import MARGIN_COS, SAFETY_FACTOR, SAMPLE_VERSION, FastPass, choose_pass, sample_windows
 
 _CPU_VARIABLES = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
 _CPU_FACTS = ("model name", "flags", "Features")
@@ -56,7 +56,13 @@ def _path(encoder: BatchEncoder) -> Path:
 
 def _key(encoder: BatchEncoder) -> str:
     """Names the encoder, the CPU, and the rule by which a band is made."""
-    facts = [encoder.fingerprint, SAFETY_FACTOR, _cpu(), [os.environ.get(name) for name in _CPU_VARIABLES]]
+    facts = [
+        encoder.fingerprint,
+        SAFETY_FACTOR,
+        SAMPLE_VERSION,
+        _cpu(),
+        [os.environ.get(name) for name in _CPU_VARIABLES],
+    ]
     return hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
 
 

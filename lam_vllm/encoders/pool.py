@@ -14,8 +14,8 @@ from lam_vllm.encoders.measured import measured_pass
 from lam_vllm.encoders.memo import EmbeddingMemo, Kind
 from lam_vllm.encoders.profile import read_profile
 from lam_vllm.encoders.queue import FairQueue, Group, Waiting
-from lam_vllm.encoders.torch_settings import canonical_torch
 from lam_vllm.encoders.two_pass import FastPass
+from lam_vllm.errors import EncoderUnreachableError
 from lam_vllm.types import Embedding
 
 MEMO_BYTES = 128_000_000
@@ -63,10 +63,9 @@ class EncoderPool:
             thread.join()
 
     def _work(self) -> None:
-        with canonical_torch():
-            while (taken := self._queue.take()) is not None:
-                self._encode(*taken)
-                self.batches += 1  # for a sign of life; a lost count between threads does no harm
+        while (taken := self._queue.take()) is not None:
+            self._encode(*taken)
+            self.batches += 1  # for a sign of life; a lost count between threads does no harm
 
     def _encode(self, kind: Kind, batch: Sequence[Waiting]) -> None:
         try:
@@ -75,6 +74,10 @@ class EncoderPool:
                 rows = self._encoder.encode_batch(texts, self.fast.way)
             else:
                 rows = np.stack([self._encoder.encode(text) for text in texts])
+        except EncoderUnreachableError as error:  # nor will the next be: all who wait now are told
+            for waiting in (*batch, *self._queue.drain()):
+                waiting.future.set_exception(error)
+            return
         except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
             if len(batch) == 1:
                 batch[0].future.set_exception(error)
@@ -134,7 +137,10 @@ class PooledEmbeddings:
         else:
             self.encoded.again += len(new)
         try:
-            self._queue.put(self._group, kind, [(unknown[place], futures[place]) for place in new])
+            # What somebody else waits for is queued here too: this request may have its turn sooner.
+            self._queue.put(
+                self._group, kind, [pair for pair in zip(unknown, futures, strict=True) if not pair[1].done()]
+            )
         except RuntimeError as error:
             for place in new:
                 futures[place].set_exception(error)

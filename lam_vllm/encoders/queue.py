@@ -15,45 +15,82 @@ from lam_vllm.types import Embedding
 
 LIKE = 2
 """Windows share a batch where neither is over so many times as long as the other: the rest would be padding."""
-AHEAD = 2
-"""A request that holds no more windows than these goes first: an ordinary tool result is done in two batches."""
+AHEAD_CHARACTERS = 4_000
+"""A request that holds no more text than this goes first: an ordinary tool result, of two windows or a few parts."""
 AHEAD_IN_A_ROW = 16
 """After so many batches led by requests that go first, another leads one: nothing waits for ever."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Waiting:
-    """A window that waits: shorter ones first, then in order of arrival."""
+    """A window that waits: shorter ones first, then in order of arrival.
+
+    Two requests may wait for one future, each in its own place; whichever comes first has it encoded.
+    """
 
     length: int
     arrived: int
     text: str = field(compare=False)
     future: Future[Embedding] = field(compare=False)
 
+    def begin(self) -> bool:
+        """Whether nobody has begun with it; its future is running from here on."""
+        return not (self.future.running() or self.future.done()) and self.future.set_running_or_notify_cancel()
+
 
 @dataclass(slots=True, eq=False)
 class Group:
     """The waiting windows of one request. A canonical one goes alone, and first: its request is stuck without it.
 
-    `ahead` windows may still go before those of other requests, if they are all that waits.
+    `ahead` characters may still go before other requests, if they are all that waits; `held` is what waits.
     """
 
-    ahead: int = AHEAD
+    ahead: int = AHEAD_CHARACTERS
     fast: list[Waiting] = field(default_factory=list)
     canonical: deque[Waiting] = field(default_factory=deque)
+    held: int = 0
 
     @property
     def goes_first(self) -> bool:
-        """Whether that holds. Not for one that had its share before: many small steps make a large one."""
-        return len(self.fast) + len(self.canonical) <= self.ahead
+        """Whether it is small. False for one that had its share before: many small steps make a large one."""
+        return self.held <= self.ahead
+
+    def add(self, kind: Kind, waiting: Waiting) -> None:
+        """Let a window wait."""
+        self.held += waiting.length
+        if kind == "canonical":
+            self.canonical.append(waiting)
+        else:
+            insort(self.fast, waiting)
+
+    def next(self, kind: Kind) -> Waiting | None:
+        """The next window of a kind, out of the group: the longest fast one; None where there is none."""
+        queue = self.canonical if kind == "canonical" else self.fast
+        while queue:
+            waiting = self.canonical.popleft() if kind == "canonical" else self.fast.pop()
+            self.held -= waiting.length
+            if waiting.begin():
+                self.ahead = max(0, self.ahead - waiting.length)
+                return waiting
+        return None
 
     def like(self, length: int) -> Waiting | None:
-        """The longest window that is not over `length`, or the next longer one, out of the group; None: unlike."""
-        above = bisect_right(self.fast, length, key=lambda waiting: waiting.length)
-        for place in (above - 1, above):
-            if 0 <= place < len(self.fast) and length / LIKE <= self.fast[place].length <= length * LIKE:
-                return self.fast.pop(place)
-        return None
+        """The longest fast window that is not over `length`, or the next longer one, out of the group; None: unlike."""
+        while True:
+            above = bisect_right(self.fast, length, key=lambda waiting: waiting.length)
+            alike = (
+                place
+                for place in (above - 1, above)
+                if 0 <= place < len(self.fast) and length / LIKE <= self.fast[place].length <= length * LIKE
+            )
+            place = next(alike, None)
+            if place is None:
+                return None
+            waiting = self.fast.pop(place)
+            self.held -= waiting.length
+            if waiting.begin():
+                self.ahead = max(0, self.ahead - waiting.length)
+                return waiting
 
 
 class FairQueue:
@@ -80,38 +117,52 @@ class FairQueue:
             if self._closed:
                 raise RuntimeError("the encoder is closed")
             for text, future in windows:
-                waiting = Waiting(len(text), next(self._numbers), text, future)
-                if kind == "canonical":
-                    group.canonical.append(waiting)
-                else:
-                    insort(group.fast, waiting)
+                group.add(kind, Waiting(len(text), next(self._numbers), text, future))
             if group not in self._ring and (group.fast or group.canonical):
                 self._ring.append(group)
             self._changed.notify_all()
 
     def take(self) -> tuple[Kind, list[Waiting]] | None:
-        """The next batch, as soon as there is one; None when the queue was closed."""
+        """The next batch, as soon as there is one, its futures running; None when the queue was closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._ring or self._closed)
-            if self._closed:
-                return None
-            group = self._leader()
-            if group.canonical:
-                alone = group.canonical.popleft()
-                self._gave(group)
-                return "canonical", [alone]
-            leader = group.fast.pop()
-            self._gave(group)
-            return "fast", [leader, *self._like(leader.length)]
+            while True:
+                self._changed.wait_for(lambda: self._ring or self._closed)
+                if self._closed:
+                    return None
+                kind, batch = self._next_batch(self._leader())
+                if batch:
+                    return kind, batch
+
+    def drain(self) -> list[Waiting]:
+        """Every window that waits, out of the queue: nobody is going to encode them."""
+        with self._changed:
+            left = [waiting for group in self._ring for waiting in (*group.fast, *group.canonical) if waiting.begin()]
+            for group in self._ring:
+                group.fast.clear()
+                group.canonical.clear()
+                group.held = 0
+            self._ring.clear()
+        return left
 
     def close(self) -> list[Waiting]:
         """End every wait; returns the windows that nobody will take."""
         with self._changed:
             self._closed = True
-            left = [waiting for group in self._ring for waiting in (*group.fast, *group.canonical)]
-            self._ring.clear()
             self._changed.notify_all()
-        return left
+        return self.drain()
+
+    def _next_batch(self, group: Group) -> tuple[Kind, list[Waiting]]:
+        alone = group.next("canonical")
+        if alone is not None:
+            self._gave(group)
+            return "canonical", [alone]
+        small = group.goes_first
+        leader = group.next("fast")
+        batch = [] if leader is None else [leader]
+        while small and batch and len(batch) < self._batch and (other := group.next("fast")) is not None:
+            batch.append(other)  # whatever its length: a small request is done at once
+        self._gave(group)
+        return "fast", batch + self._like(batch[0].length, self._batch - len(batch)) if batch else batch
 
     def _leader(self) -> Group:
         """The request whose turn it is: the first small one, else the one at the front."""
@@ -123,13 +174,13 @@ class FairQueue:
         self._ahead_in_a_row += 1
         return small
 
-    def _like(self, length: int) -> list[Waiting]:
-        """Windows like this one, one of a request a round, until the batch is full or a round brought none.
+    def _like(self, length: int, room: int) -> list[Waiting]:
+        """Windows like this one, one of a request a round, until the room is filled or a round brought none.
 
         A request that has none like it keeps its place in the ring, so that it leads a batch all the sooner.
         """
         found: list[Waiting] = []
-        room, before = self._batch - 1, -1
+        before = -1
         while before < len(found) < room:
             before = len(found)
             for group in sorted(self._ring, key=lambda group: not group.goes_first):
@@ -141,9 +192,9 @@ class FairQueue:
 
     def _gave(self, group: Group) -> None:
         """A window of the group was taken: it goes to the end, unless it goes first anyway, or holds nothing."""
-        group.ahead = max(0, group.ahead - 1)
-        if group.goes_first and (group.fast or group.canonical):
+        holds = bool(group.fast or group.canonical)
+        if group.goes_first and holds:
             return
         self._ring.remove(group)
-        if group.fast or group.canonical:
+        if holds:
             self._ring.append(group)

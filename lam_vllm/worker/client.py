@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from threading import Condition, Lock, Thread
 from typing import TypeAlias, cast
 
-from lam_vllm.errors import EncoderError, WorkerLostError
+from lam_vllm.errors import EncoderError, EncoderUnreachableError, WorkerLostError
 from lam_vllm.worker.jobs import Compacted, EncoderFacts, Failure, Held, Job, Setup, Warmed
 
 logger = logging.getLogger(__name__)
@@ -218,6 +218,6 @@ def restart_pauses() -> Iterator[float]:
 
 
 def _error(failure: Failure) -> Exception:
-    if failure.error == EncoderError.__name__:
+    if failure.error in (EncoderError.__name__, EncoderUnreachableError.__name__):
         return EncoderError(failure.message)
     return RuntimeError(f"{failure.error}: {failure.message}")

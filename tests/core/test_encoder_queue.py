@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lam_vllm.encoders.memo import Kind
-from lam_vllm.encoders.queue import AHEAD_IN_A_ROW, LIKE, FairQueue, Group, Waiting
+from lam_vllm.encoders.queue import AHEAD_CHARACTERS, AHEAD_IN_A_ROW, LIKE, FairQueue, Group, Waiting
 from lam_vllm.types import Embedding
 
 LARGE = 400
@@ -55,20 +55,24 @@ def test_every_window_comes_out_once_and_like_lengths_share_a_batch(
 ) -> None:
     queue = FairQueue(batch)
     put_in: list[tuple[Kind, Future[Embedding]]] = []
+    requests_of: dict[Future[Embedding], int] = {}
     taken: list[tuple[Kind, list[Waiting]]] = []
-    for fast, canonical in requests:
-        group = Group()
+    for number, (fast, canonical) in enumerate(requests):
+        group, before = Group(), len(put_in)
         put_in += [("fast", future) for future in put(queue, *fast, group=group)]
         put_in += [("canonical", future) for future in put(queue, *canonical, group=group, kind="canonical")]
+        requests_of.update((future, number) for _, future in put_in[before:])
         left = len(put_in) - sum(len(waiting) for _, waiting in taken)
         taken += take_all(queue, min(early, left))
     taken += take_all(queue, len(put_in) - sum(len(waiting) for _, waiting in taken))
     came_out = [(kind, window.future) for kind, waiting in taken for window in waiting]
     assert sorted(came_out, key=str) == sorted(put_in, key=str)
     for kind, waiting in taken:
-        lengths = [window.length for window in waiting]
+        leader = waiting[0]
         assert len(waiting) <= (1 if kind == "canonical" else batch)
-        assert all(length <= LIKE * lengths[0] and LIKE * length >= lengths[0] for length in lengths)
+        for window in waiting:
+            like = window.length <= LIKE * leader.length and LIKE * window.length >= leader.length
+            assert like or requests_of[window.future] == requests_of[leader.future]
     assert queue.close() == []
 
 
@@ -84,7 +88,9 @@ def test_a_canonical_window_goes_alone_and_before_the_rest_of_its_request() -> N
 @settings(deadline=None)
 @given(
     batch=st.sampled_from((1, 2, 7, 8)),
-    large=st.lists(st.tuples(st.integers(3, LARGE), st.integers(1, 2000), st.integers(0, 3)), min_size=1, max_size=6),
+    large=st.lists(
+        st.tuples(st.integers(3, LARGE), st.integers(1400, 2000), st.integers(0, 3)), min_size=1, max_size=6
+    ),
     taken=st.integers(0, 40),
     canonical=st.booleans(),
 )
@@ -128,7 +134,7 @@ def test_a_stream_of_small_requests_does_not_stop_the_larger_ones(batch: int, la
 @given(batch=batches, count=st.integers(2, 5))
 def test_requests_lead_in_turn_where_nothing_of_theirs_is_alike(batch: int, count: int) -> None:
     queue = FairQueue(batch)
-    requests = [put(queue, *["w" * 3**place] * 60) for place in range(count)]
+    requests = [put(queue, *["w" * (100 * 3**place)] * 60) for place in range(count)]
     for _ in range(7):
         leaders = [take(queue)[1][0].future for _ in requests]
         assert [any(leader in request for leader in leaders) for request in requests] == [True] * len(requests)
@@ -143,12 +149,50 @@ def test_short_windows_are_not_passed_over_for_long_ones_of_two_other_requests()
 
 
 def test_a_request_that_had_its_windows_first_waits_its_turn_with_the_next_ones() -> None:
-    queue, small = FairQueue(1), Group()
+    queue, small, half = FairQueue(1), Group(), "v" * (AHEAD_CHARACTERS // 2)
     put(queue, *[FULL] * LARGE)
-    put(queue, REST, REST, group=small)
-    assert [len(take(queue)[1][0].text) for _ in range(2)] == [len(REST)] * 2
-    put(queue, REST, group=small)
-    assert [len(take(queue)[1][0].text) for _ in range(2)] == [len(FULL), len(REST)]
+    put(queue, half, half, group=small)
+    assert [take(queue)[1][0].text for _ in range(2)] == [half, half]
+    put(queue, half, group=small)
+    assert [take(queue)[1][0].text for _ in range(2)] == [FULL, half]
+
+
+@pytest.mark.parametrize("parts", [(600, 600, 600), (300, 1400, 300), (60, 1700, 150, 60)])
+def test_a_small_request_of_several_results_is_done_in_one_batch_of_eight(parts: tuple[int, ...]) -> None:
+    queue = FairQueue(8)
+    for _ in range(8):
+        put(queue, *[FULL] * LARGE)
+    small = put(queue, *("w" * length for length in parts))
+    assert of(small, take(queue)[1]) == len(parts)
+
+
+def test_a_window_that_two_requests_wait_for_comes_out_once_when_the_sooner_one_has_its_turn() -> None:
+    queue, futures = FairQueue(1), [Future[Embedding]() for _ in range(LARGE)]
+    texts = [FULL + str(place) for place in range(LARGE)]
+    queue.put(Group(), "fast", zip(texts, futures, strict=True))
+    queue.put(Group(), "fast", [(texts[7], futures[7])])
+    assert take(queue)[1][0].future is futures[7]
+    rest = take_all(queue, LARGE - 1)
+    assert len({id(window.future) for _, waiting in rest for window in waiting} | {id(futures[7])}) == LARGE
+    assert queue.close() == []
+
+
+@pytest.mark.parametrize("batch", [2, 8])
+def test_a_window_that_two_requests_wait_for_stands_once_in_a_batch(batch: int) -> None:
+    queue, shared = FairQueue(batch), [Future[Embedding]() for _ in range(3)]
+    for _ in range(3):
+        queue.put(Group(), "fast", [(FULL + str(place), future) for place, future in enumerate(shared)])
+    assert sum(len(waiting) for _, waiting in take_all(queue, 3)) == 3
+    assert all(future.running() for future in shared)
+
+
+def test_draining_gives_each_window_that_nobody_began_once() -> None:
+    queue, shared = FairQueue(1), Future[Embedding]()
+    queue.put(Group(), "fast", [(FULL, shared)])
+    queue.put(Group(), "fast", [(FULL, shared), (REST, other := Future[Embedding]())])
+    begun = take(queue)[1][0].future
+    assert begun is shared
+    assert [window.future for window in queue.drain()] == [other]
 
 
 def test_a_batch_is_filled_with_what_needs_the_least_padding() -> None:
