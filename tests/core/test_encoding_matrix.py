@@ -241,7 +241,7 @@ def test_the_last_token_of_every_result_is_in_a_window(laboratory: Laboratory, s
             assert all(window.tokens <= budget for window in windows)
 
 
-def test_an_audit_of_every_run_finds_nothing(laboratory: Laboratory) -> None:
+def test_an_audit_finds_nothing(laboratory: Laboratory) -> None:
     with laboratory.pool(precisions(laboratory)[-1], 8) as (pool, _):
         for profile in PROFILES:
             compactor = laboratory.compactor(profile, pool)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lam_vllm.bound import delta_of
+from lam_vllm.encoders.base import OnePass
 from lam_vllm.errors import OptionError
 from lam_vllm.evaluation.measures.packing import (
     Distances,
@@ -22,7 +23,6 @@ from lam_vllm.evaluation.measures.packing import (
     rate_bracket,
     smallest_cover,
 )
-from lam_vllm.encoders.base import OnePass
 from lam_vllm.near_duplicates import RetainedWindows, find_match
 from lam_vllm.ops.reference import l2_distances
 from lam_vllm.types import Embedding
