@@ -19,6 +19,7 @@ from lam_vllm.encoders.pool import EncoderPool
 from lam_vllm.encoders.two_pass import (
     MARGIN_COS,
     SAFETY_FACTOR,
+    SAMPLE_WINDOWS,
     band_around,
     choose_pass,
     encode_all,
@@ -94,10 +95,11 @@ def test_rows_come_in_the_order_of_the_texts_and_batches_by_length(texts: list[s
 
 def test_the_sample_is_windows_of_many_kinds_of_the_packages_own_files(encoder: BatchEncoder) -> None:
     windows = sample_windows(encoder)
-    assert len(windows) == len(set(windows)) == 24
+    assert len(windows) == len(set(windows)) == SAMPLE_WINDOWS
     counts = [len(encoder.token_offsets(window)) for window in windows]
     assert max(counts) <= encoder.window_tokens
-    assert sum(count > 400 for count in counts) >= 12
+    assert sum(count > 400 for count in counts) >= SAMPLE_WINDOWS // 4
+    assert sum(count < 200 for count in counts) >= SAMPLE_WINDOWS // 3
     assert sum("def " in window for window in windows) >= 6
 
 
