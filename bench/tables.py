@@ -5,16 +5,15 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from functools import partial
 
 import baseline_tables
 import bge_base
 import duplicates
 import ecr_tables
 import evidence_tables
-import schedules_tables
 import shared_batches
 import turn_latency
+import two_pass
 import two_pass_speed
 from heartbeat import IDLE, REPEATS
 from removal_rows import RESULTS, RemovalRow
@@ -107,6 +106,13 @@ def paper() -> str:
     )
 
 
+def two_pass_ways() -> str:
+    """What bench/two_pass.py found, way by way."""
+    with redirect_stdout(io.StringIO()) as printed:
+        two_pass.print_tables(stored("two_pass"))
+    return printed.getvalue().strip()
+
+
 def setups() -> str:
     """Every arm of the runs of bench/serving.py that are kept."""
     return serving_setups([stored(file.stem) for file in sorted((HERE / "results").glob("serving*.json"))])
@@ -139,11 +145,11 @@ def main() -> None:
         "relations": evidence_tables.relations,
         "encoders": evidence_tables.encoders,
         "determinism": evidence_tables.determinism,
+        "two_pass_ways": two_pass_ways,
         "semdedup_seeds": evidence_tables.semdedup_seeds,
         "rereads": evidence_tables.rereads,
         "references": lambda: evidence_tables.wordings("references"),
         "aliases": lambda: evidence_tables.wordings("aliases"),
-        **{f"schedule_{name}": partial(schedules_tables.table, name) for name in schedules_tables.MAKERS},
         "serving": lambda: serving_table(stored("serving")),
         "serving_setups": setups,
     }

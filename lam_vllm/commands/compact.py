@@ -146,7 +146,12 @@ def _printable(value: Any) -> str:
 
 def _account(compaction: Compaction) -> dict[str, Any]:
     report = {key: value for key, value in asdict(compaction.report).items() if key not in MEASURED}
-    return {**report, "decisions": [decision._asdict() for decision in compaction.decisions]}
+    distances = iter(compaction.report.distances)
+    decisions = [
+        {**decision._asdict(), "distance": next(distances) if decision.layer == "l1" else 0.0}
+        for decision in compaction.decisions
+    ]
+    return {**report, "decisions": decisions}
 
 
 def _row(name: str, original_tokens: int, compaction: Compaction) -> Row:
