@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from statistics import fmean
 from typing import Any
 
-from stored import markdown, stored
+from stored import markdown
 
 SCHEDULES = {
     "none": "nothing removed",
@@ -127,11 +127,6 @@ MAKERS = {
     "gains": gains,
     "capacity": capacity,
 }
-
-
-def table(name: str) -> str:
-    """One of them, of the figures that are kept."""
-    return MAKERS[name](stored("schedules"))
 
 
 def tables(figures: dict[str, Any]) -> str:

@@ -5,7 +5,8 @@ precision, then with 16 requests at once and with messages that arrive in groups
 is named by a digest and compared with that of canonical embeddings alone. The same under `ATEN_CPU_CAPABILITY=avx2`,
 in a process of its own. Also measured: how far a fast cosine lies from the canonical one over all pairs of windows of a
 run, beside the shipped guard band, and how many windows it takes canonical embeddings to decide.
-Prints tables, and ends in one line of JSON: `python bench/two_pass.py | tail -n 1 > bench/results/two_pass.json`.
+Prints tables, ends in one line of JSON (`| tail -n 1 > bench/results/two_pass.json` keeps it), and fails where anything
+differs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from remembered import RememberedEncoder
 from lam_vllm import Compaction, Compactor, CompactorConfig
 from lam_vllm.config import Profile
 from lam_vllm.encoders import load_encoder
-from lam_vllm.encoders.base import BatchEncoder, Encoder, Pass
+from lam_vllm.encoders.base import BatchEncoder, Encoder, EncoderLike, Pass
 from lam_vllm.encoders.measured import measured_pass
 from lam_vllm.encoders.pool import EncoderPool
 from lam_vllm.encoders.two_pass import FastPass, encode_all
@@ -58,14 +59,12 @@ class Way:
     group: int = 0
 
 
-class Canonical:
+class Canonical(EncoderLike):
     """The encoder, its canonical embeddings out of the benchmarks' file; safe to use from several threads."""
 
     def __init__(self, encoder: BatchEncoder) -> None:
-        self.fingerprint, self.name, self.dimension = encoder.fingerprint, encoder.name, encoder.dimension
-        self.window_tokens, self.threshold_cos = encoder.window_tokens, encoder.threshold_cos
-        self.token_offsets, self.passes = encoder.token_offsets, encoder.passes
-        self.encode_batch = encoder.encode_batch
+        super().__init__(encoder)
+        self.passes, self.encode_batch = encoder.passes, encoder.encode_batch
         self._kept = ThreadPoolExecutor(1)  # sqlite answers only the thread that opened the file
         self._remembered = self._kept.submit(RememberedEncoder, encoder).result()
 
@@ -275,7 +274,13 @@ def print_tables(figures: dict[str, Any]) -> None:
     )
 
 
-def main() -> None:
+def agrees(figures: dict[str, Any]) -> bool:
+    """Whether every way, the audit and the older CPU decide as canonical embeddings do."""
+    older = set(figures["avx2"].values()) == {figures["canonical_digest"]}
+    return figures["digests"] == 1 and figures["audit_differences"] == 0 and older
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--runs", type=int, help="every way over the so many shortest runs (default: all)")
     parser.add_argument("--audited", type=int, help="audit and differences over the so many shortest (default: all)")
@@ -286,11 +291,12 @@ def main() -> None:
     runs = chosen(asked.runs, asked.ids)
     if asked.deletions:
         print(json.dumps(deletions(Bench(runs))))
-        return
+        return 0
     figures = measure(runs, chosen(asked.audited, asked.ids), asked.minutes)
     print_tables(figures)
     print(json.dumps(figures))
+    return 0 if agrees(figures) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

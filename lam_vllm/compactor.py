@@ -10,27 +10,25 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from time import perf_counter
-from typing import Any, get_args
+from typing import Any
 
+from lam_vllm.account import account
 from lam_vllm.admit import admit_text, is_planned
 from lam_vllm.ahead import windows_ahead
-from lam_vllm.bound import delta_of
-from lam_vllm.config import CompactorConfig
+from lam_vllm.config import CompactorConfig, resolved_config
 from lam_vllm.encoders.base import Encoded, Encoder
 from lam_vllm.encoders.request import RequestEncoder
-from lam_vllm.errors import MissingExtraError
 from lam_vllm.memory import ConversationMemory, Emitted, Mark
 from lam_vllm.messages import chain_digests, is_observation, observed_texts, printed_texts, with_texts
 from lam_vllm.prefix_memo import PrefixMemo
 from lam_vllm.prices import Prices
 from lam_vllm.shorten import Admission, Surroundings
 from lam_vllm.stopwatch import Stopwatch
-from lam_vllm.types import Compaction, Layer, Message, Report, Work
+from lam_vllm.types import Compaction, Message, Work
 
 MEMO_BYTES = 256_000_000
 MESSAGE_OVERHEAD_TOKENS = 8
@@ -99,7 +97,9 @@ class Compactor:
             with self._lock:
                 self._memo.put(memory)
         work = call.work(known, len(messages) - known)
-        return self._compaction(messages, memory.marks[: len(messages)], digests, work, call.seconds())
+        marks = memory.marks[: len(messages)]
+        report, decisions = account(self.config, self.config_digest, marks, work, call.seconds())
+        return Compaction(_rendered(messages, marks), decisions, report)
 
     def warm(self, messages: Sequence[Message], *, salt: str = "") -> Work:
         """What it took to have every embedding ready that `compact` of these messages will need. Nothing else remains.
@@ -215,45 +215,6 @@ class Compactor:
             return tokens, memory.sections[first].start
         return tokens, len(memory.lines) if tokens <= limit else NOWHERE
 
-    def _compaction(
-        self,
-        messages: Sequence[Message],
-        marks: Sequence[Mark],
-        digests: list[str],
-        work: Work,
-        seconds: dict[str, float],
-    ) -> Compaction:
-        changed = {index: dict(mark.emitted.texts) for index, mark in enumerate(marks) if mark.emitted.texts}
-        rendered: list[Any] = messages if isinstance(messages, list) else list(messages)
-        if changed:
-            rendered = [
-                with_texts(message, changed[index]) if index in changed else message
-                for index, message in enumerate(messages)
-            ]
-        totals = _Totals.of(marks)
-        new = _Totals.of(marks[work.known_messages :])
-        report = Report(
-            profile=str(self.config.profile),
-            algorithm=self.config.algorithm,
-            config_digest=self.config_digest,
-            prefix_digest=digests[-1] if digests else "",
-            observations=totals.observations,
-            removed_tokens=totals.removed,
-            stub_tokens=totals.stubs,
-            delta=delta_of(self.config.threshold_cos) if self.config.threshold_cos is not None else 0.0,
-            delta_hat=max(totals.distances, default=0.0),
-            boundary_pairs=totals.boundary_pairs,
-            reasons=totals.reasons,
-            distances=totals.distances,
-            new_removed_tokens=new.removed,
-            new_stub_tokens=new.stubs,
-            new_distances=new.distances,
-            new_boundary_pairs=new.boundary_pairs,
-            work=work,
-            seconds=seconds,
-        )
-        return Compaction(rendered, totals.decisions, report)
-
 
 @dataclass(slots=True)
 class _Call:
@@ -286,49 +247,11 @@ class _Call:
         return {"recognise": self.known - self.began, "total": perf_counter() - self.began, **self.watch.seconds}
 
 
-@dataclass(frozen=True, slots=True)
-class _Totals:
-    """Sums over marks."""
-
-    observations: int
-    removed: dict[str, int]
-    stubs: int
-    reasons: dict[str, int]
-    distances: tuple[float, ...]
-    boundary_pairs: int
-    decisions: tuple[Any, ...]
-
-    @staticmethod
-    def of(marks: Sequence[Mark]) -> _Totals:
-        removed: dict[str, int] = dict.fromkeys(get_args(Layer), 0)
-        reasons: Counter[str] = Counter()
-        emitted = [mark.emitted for mark in marks if mark.emitted.observation]
-        decisions = tuple(decision for one in emitted for decision in one.decisions)
-        for decision in decisions:
-            removed[decision.layer] += decision.removed_tokens
-        for one in emitted:
-            reasons.update(one.reasons)
-        return _Totals(
-            len(emitted),
-            removed,
-            sum(decision.stub_tokens for decision in decisions),
-            dict(sorted(reasons.items())),
-            tuple(distance for one in emitted for distance in one.distances),
-            sum(one.boundary_pairs for one in emitted),
-            decisions,
-        )
-
-
-def resolved_config(config: CompactorConfig, threshold_cos: float | None) -> CompactorConfig:
-    """The config with its profile and its threshold filled in; `threshold_cos` is the encoder's, None without one.
-
-    Raises:
-        MissingExtraError: the profile needs an encoder and there is none.
-    """
-    profile = config.profile or ("exact" if threshold_cos is None else "guarded")
-    if profile == "exact":
-        return config.model_copy(update={"profile": profile, "threshold_cos": None})
-    if threshold_cos is None:
-        raise MissingExtraError(f"profile {profile}", "encoder", "profile exact, which needs no encoder")
-    own = threshold_cos if config.threshold_cos is None else config.threshold_cos
-    return config.model_copy(update={"profile": profile, "threshold_cos": own})
+def _rendered(messages: Sequence[Message], marks: Sequence[Mark]) -> list[Any]:
+    """The messages with the texts that changed; the list that was given where none did."""
+    changed = {index: dict(mark.emitted.texts) for index, mark in enumerate(marks) if mark.emitted.texts}
+    if not changed:
+        return messages if isinstance(messages, list) else list(messages)
+    return [
+        with_texts(message, changed[index]) if index in changed else message for index, message in enumerate(messages)
+    ]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from lam_vllm.errors import InputFileError, OptionError
+from lam_vllm.errors import InputFileError, MissingExtraError, OptionError
 
 ALGORITHM = 1
 Profile = Literal["exact", "guarded", "paper"]
@@ -103,3 +103,18 @@ def read_values(path: str | Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InputFileError(path, "expected a mapping of option names to values")
     return values
+
+
+def resolved_config(config: CompactorConfig, threshold_cos: float | None) -> CompactorConfig:
+    """The config with its profile and its threshold filled in; `threshold_cos` is the encoder's, None without one.
+
+    Raises:
+        MissingExtraError: the profile needs an encoder and there is none.
+    """
+    profile = config.profile or ("exact" if threshold_cos is None else "guarded")
+    if profile == "exact":
+        return config.model_copy(update={"profile": profile, "threshold_cos": None})
+    if threshold_cos is None:
+        raise MissingExtraError(f"profile {profile}", "encoder", "profile exact, which needs no encoder")
+    own = threshold_cos if config.threshold_cos is None else config.threshold_cos
+    return config.model_copy(update={"profile": profile, "threshold_cos": own})

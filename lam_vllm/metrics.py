@@ -26,68 +26,10 @@ class Metrics:
     """The metrics of one process, in one registry. Labels come from fixed sets, never from a request."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
-        def counter(name: str, what: str, *labels: str) -> Counter:
-            return Counter(name, what, labels, registry=registry)
-
-        def gauge(name: str, what: str, mode: str, *labels: str) -> Gauge:
-            return Gauge(name, what, labels, registry=registry, multiprocess_mode=mode)  # type: ignore[arg-type]
-
-        def histogram(name: str, what: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(name, what, labels, registry=registry, buckets=buckets)
-
-        self.requests = counter("lam:requests", "Requests that reached the hook.", "api", "outcome", "reason")
-        self.prompt_tokens_original = counter(
-            "lam:prompt_tokens_original", "Prompt tokens as the client sent them (an estimate).", "api"
-        )
-        self.prompt_tokens_prefilled = counter("lam:prompt_tokens_prefilled", "Prompt tokens that vLLM made.", "api")
-        self.tokens_removed = counter("lam:tokens_removed", "Tokens removed, each at its first appearance.", "layer")
-        self.stub_tokens = counter("lam:stub_tokens", "Tokens of the references put in place of removed text.")
-        self.uncached_tokens_avoided = counter(
-            "lam:uncached_tokens_avoided", "Tokens removed less their references, each at its first appearance."
-        )
-        self.removal_ratio = histogram(
-            "lam:removal_ratio", "Share of a request's prompt tokens that was removed, zeros included.", _RATIOS
-        )
-        self.substitution_distance = histogram(
-            "lam:substitution_distance", "l2 distance of a replaced text from the text that stands for it.", _DISTANCES
-        )
-        self.delta_hat_max = gauge("lam:delta_hat_max", "Largest substitution distance so far.", "max")
-        self.delta = gauge(
-            "lam:delta", "Largest bound on the substitution distance that a request was promised.", "max"
-        )
-        self.compaction_seconds = histogram(
-            "lam:compaction_seconds", "Time of one request's compaction, by stage.", _SECONDS, "stage"
-        )
-        self.time_to_first_token_seconds = histogram(
-            "lam:time_to_first_token_seconds",
-            "From arrival to the first streamed text, reasoning or tool-call characters, compaction included.",
-            _SECONDS,
-            "api",
-            "outcome",
-        )
-        self.prefix_breaks = counter(
-            "lam:prefix_breaks", "Requests that broke a prefix which vLLM has cached.", "cause"
-        )
-        self.boundary_pairs = counter(
-            "lam:boundary_pairs", "Pairs so close to the bound that another kind of CPU might decide them otherwise."
-        )
-        self.encoder_windows = counter(
-            "lam:encoder_windows",
-            "Windows that needed an embedding: encoded (fast), again (canonical), or remembered (memo).",
-            "source",
-        )
-        self.canonical_windows = counter(
-            "lam:canonical_windows", "Windows encoded canonically because a decision was inside the guard band."
-        )
-        self.guard_band_violations = counter(
-            "lam:guard_band_violations",
-            "Audited requests that the fast pass decided otherwise than canonical ones do.",
-        )
-        self.worker_restarts = counter("lam:worker_restarts", "Times that the worker process was started again.")
-        self.lookups = counter("lam:lookups", "Look-ups of removed text.", "result")
-        self.memo_bytes = gauge("lam:memo_bytes", "Bytes held by a memo.", "livesum", "memo")
-        self.store_bytes = gauge("lam:store_bytes", "Bytes of removed text held.", "livesum", "store")
-        self.queue_depth = gauge("lam:queue_depth", "Requests waiting for or inside the compactor.", "livesum")
+        self._registry = registry
+        self._of_requests()
+        self._of_removal()
+        self._of_processes()
         self._bounds = (0.0, 0.0)
         self._show_zeros()
 
@@ -105,6 +47,81 @@ class Metrics:
             for sample in family.samples
             if sample.name.endswith("_total")
         }
+
+    def _of_requests(self) -> None:
+        """Requests, their tokens and their times."""
+        self.requests = self._counter("lam:requests", "Requests that reached the hook.", "api", "outcome", "reason")
+        self.prompt_tokens_original = self._counter(
+            "lam:prompt_tokens_original", "Prompt tokens as the client sent them (an estimate).", "api"
+        )
+        self.prompt_tokens_prefilled = self._counter(
+            "lam:prompt_tokens_prefilled", "Prompt tokens that vLLM made.", "api"
+        )
+        self.removal_ratio = self._histogram(
+            "lam:removal_ratio", "Share of a request's prompt tokens that was removed, zeros included.", _RATIOS
+        )
+        self.compaction_seconds = self._histogram(
+            "lam:compaction_seconds", "Time of one request's compaction, by stage.", _SECONDS, "stage"
+        )
+        self.time_to_first_token_seconds = self._histogram(
+            "lam:time_to_first_token_seconds",
+            "From arrival to the first streamed text, reasoning or tool-call characters, compaction included.",
+            _SECONDS,
+            "api",
+            "outcome",
+        )
+        self.prefix_breaks = self._counter(
+            "lam:prefix_breaks", "Requests that broke a prefix which vLLM has cached.", "cause"
+        )
+        self.queue_depth = self._gauge("lam:queue_depth", "Requests waiting for or inside the compactor.", "livesum")
+
+    def _of_removal(self) -> None:
+        """What was removed, and how far a replaced text lay from what stands for it."""
+        self.tokens_removed = self._counter(
+            "lam:tokens_removed", "Tokens removed, each at its first appearance.", "layer"
+        )
+        self.stub_tokens = self._counter("lam:stub_tokens", "Tokens of the references put in place of removed text.")
+        self.uncached_tokens_avoided = self._counter(
+            "lam:uncached_tokens_avoided", "Tokens removed less their references, each at its first appearance."
+        )
+        self.substitution_distance = self._histogram(
+            "lam:substitution_distance", "Bound on the l2 distance of a replaced text from what stands for it.", _DISTANCES
+        )
+        self.delta_hat_max = self._gauge("lam:delta_hat_max", "Largest substitution distance so far.", "max")
+        self.delta = self._gauge(
+            "lam:delta", "Largest bound on the substitution distance that a request was promised.", "max"
+        )
+        self.boundary_pairs = self._counter(
+            "lam:boundary_pairs", "Pairs so close to the bound that another kind of CPU might decide them otherwise."
+        )
+
+    def _of_processes(self) -> None:
+        """The encoder and its worker, and what is held."""
+        self.encoder_windows = self._counter(
+            "lam:encoder_windows",
+            "Windows that needed an embedding: encoded (fast), again (canonical), or remembered (memo).",
+            "source",
+        )
+        self.canonical_windows = self._counter(
+            "lam:canonical_windows", "Windows encoded canonically because a decision was inside the guard band."
+        )
+        self.guard_band_violations = self._counter(
+            "lam:guard_band_violations",
+            "Audited requests that the fast pass decided otherwise than canonical ones do.",
+        )
+        self.worker_restarts = self._counter("lam:worker_restarts", "Times that the worker process was started again.")
+        self.lookups = self._counter("lam:lookups", "Look-ups of removed text.", "result")
+        self.memo_bytes = self._gauge("lam:memo_bytes", "Bytes held by a memo.", "livesum", "memo")
+        self.store_bytes = self._gauge("lam:store_bytes", "Bytes of removed text held.", "livesum", "store")
+
+    def _counter(self, name: str, what: str, *labels: str) -> Counter:
+        return Counter(name, what, labels, registry=self._registry)
+
+    def _gauge(self, name: str, what: str, mode: str, *labels: str) -> Gauge:
+        return Gauge(name, what, labels, registry=self._registry, multiprocess_mode=mode)  # type: ignore[arg-type]
+
+    def _histogram(self, name: str, what: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(name, what, labels, registry=self._registry, buckets=buckets)
 
     def _show_zeros(self) -> None:
         """A counter that must stay 0 has to be seen at 0."""

@@ -44,6 +44,18 @@ class Encoder(Protocol):
         """
 
 
+class EncoderLike:
+    """An encoder around another one: described as that one is, and it cuts windows as that one does."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.fingerprint = encoder.fingerprint
+        self.name = encoder.name
+        self.dimension = encoder.dimension
+        self.window_tokens = encoder.window_tokens
+        self.threshold_cos = encoder.threshold_cos
+        self.token_offsets = encoder.token_offsets
+
+
 @dataclass(frozen=True, slots=True)
 class Pass:
     """A way of encoding several texts at once: `label` says it in words, `batch` is the most texts in one call.

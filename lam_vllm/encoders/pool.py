@@ -8,7 +8,7 @@ from threading import Thread
 
 import numpy as np
 
-from lam_vllm.encoders.base import BatchEncoder, Encoded
+from lam_vllm.encoders.base import BatchEncoder, Encoded, EncoderLike
 from lam_vllm.encoders.load import load_encoder
 from lam_vllm.encoders.measured import measured_pass
 from lam_vllm.encoders.memo import EmbeddingMemo, Kind
@@ -21,19 +21,14 @@ from lam_vllm.types import Embedding
 MEMO_BYTES = 128_000_000
 
 
-class EncoderPool:
+class EncoderPool(EncoderLike):
     """An `Encoder` whose windows are encoded by `threads` threads of its own, each on one core, and an `Embedder`.
 
     `fast` says how windows are embedded until a decision is close; its band is then settled by canonical embeddings.
     """
 
     def __init__(self, encoder: BatchEncoder, fast: FastPass, threads: int = 1, memo_bytes: int = MEMO_BYTES) -> None:
-        self.fingerprint = encoder.fingerprint
-        self.name = encoder.name
-        self.dimension = encoder.dimension
-        self.window_tokens = encoder.window_tokens
-        self.threshold_cos = encoder.threshold_cos
-        self.token_offsets = encoder.token_offsets
+        super().__init__(encoder)
         self.fast = fast
         self.batches = 0
         self.memo = EmbeddingMemo(memo_bytes, encoder.fingerprint, encoder.dimension)

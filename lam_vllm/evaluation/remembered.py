@@ -9,13 +9,13 @@ from time import process_time
 
 import numpy as np
 
-from lam_vllm.encoders.base import Encoder
+from lam_vllm.encoders.base import Encoder, EncoderLike
 from lam_vllm.types import Embedding
 
 WAIT_SECONDS = 60.0
 
 
-class RememberedEncoder:
+class RememberedEncoder(EncoderLike):
     """The same encoder, for methods and settings that look at the same texts again and again.
 
     `spent_seconds` is the CPU time in `encode` so far, `encode_seconds` what it would have been with nothing kept.
@@ -23,12 +23,7 @@ class RememberedEncoder:
 
     def __init__(self, encoder: Encoder, path: Path) -> None:
         """Opens the file, which several programs may share; its folder must be there."""
-        self.fingerprint = encoder.fingerprint
-        self.name = encoder.name
-        self.dimension = encoder.dimension
-        self.window_tokens = encoder.window_tokens
-        self.threshold_cos = encoder.threshold_cos
-        self.token_offsets = encoder.token_offsets
+        super().__init__(encoder)
         self.spent_seconds = 0.0
         self.encode_seconds = 0.0
         self._encode = encoder.encode

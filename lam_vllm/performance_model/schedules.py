@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lam_vllm.errors import OptionError
 from lam_vllm.performance_model.compaction import Compaction, nothing
@@ -58,12 +58,7 @@ def in_place(engine: Engine, run: Sequence[Turn], compaction: Compaction) -> Cos
     Raises:
         OptionError: a turn's context cannot be.
     """
-    costs, cached = [], 0.0
-    for turn in run:
-        tested = compaction(engine, engine.accounting.tested_tokens(turn))
-        costs.append(_after_prefill(engine, cached, turn, tested, cached))
-        cached += turn.growth_tokens
-    return tuple(costs)
+    return _rebuilt_every_turn(engine, run, lambda _, turn: compaction(engine, engine.accounting.tested_tokens(turn)))
 
 
 def wall_every_turn(engine: Engine, run: Sequence[Turn], compaction: Compaction) -> Costs:
@@ -72,11 +67,7 @@ def wall_every_turn(engine: Engine, run: Sequence[Turn], compaction: Compaction)
     Raises:
         OptionError: a turn's context cannot be.
     """
-    costs, cached = [], 0.0
-    for turn in run:
-        costs.append(_after_prefill(engine, cached, turn, compaction(engine, cached), cached))
-        cached += turn.growth_tokens
-    return tuple(costs)
+    return _rebuilt_every_turn(engine, run, lambda cached, _: compaction(engine, cached))
 
 
 def wall_budget(
@@ -122,6 +113,15 @@ def turns_before_wall(run: Sequence[Turn], budget_tokens: float) -> int:
             return number
         cached += turn.growth_tokens
     return len(run)
+
+
+def _rebuilt_every_turn(engine: Engine, run: Sequence[Turn], compacting: Callable[[float, Turn], float]) -> Costs:
+    """Every turn prefills its whole cache again; `compacting` tells its seconds from the cached tokens and the turn."""
+    costs, cached = [], 0.0
+    for turn in run:
+        costs.append(_after_prefill(engine, cached, turn, compacting(cached, turn), cached))
+        cached += turn.growth_tokens
+    return tuple(costs)
 
 
 def _cost(engine: Engine, cached: float, turn: Turn, *, admitted: bool) -> TurnCost:

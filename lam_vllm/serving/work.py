@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lam_vllm.compactor import Compactor, resolved_config
+from lam_vllm.compactor import Compactor
 from lam_vllm.compactors import Compactors
-from lam_vllm.config import CompactorConfig
+from lam_vllm.config import CompactorConfig, resolved_config
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.errors import EncoderError, WorkerLostError
 from lam_vllm.messages import quick_digests

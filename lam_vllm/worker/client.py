@@ -135,9 +135,10 @@ class WorkerClient:
             return self._process, Connection(ours.detach())
 
     def _watch(self) -> None:
-        """Hand out answers; when the worker is gone, fail what waits and start it again."""
-        while not self._closed:
-            self._hand_out()
+        """Hand out answers; when the worker is gone, fail what waits and start it again, until closed."""
+        while True:
+            if self._pipe is not None:
+                self._hand_out(self._pipe)
             with self._changed:
                 pipe, self._pipe, self._down_since = self._pipe, None, time.monotonic()
             if pipe is not None:
@@ -147,13 +148,14 @@ class WorkerClient:
                 self._process.kill()  # without its pipe it is of no use, should it still run
                 self._process.wait()
             self._fail(list(self._waiting))
-            if not self._closed:
-                self._restart()
+            if self._closed:  # looked at last: what came in while it was closing has been failed too
+                return
+            self._restart()
 
-    def _hand_out(self) -> None:
+    def _hand_out(self, pipe: _Pipe) -> None:
         """Hand out answers until the worker is gone, or as good as gone."""
-        pipe, moved = self._pipe, time.monotonic()
-        while pipe is not None and time.monotonic() - moved < STUCK_SECONDS:
+        moved = time.monotonic()
+        while time.monotonic() - moved < STUCK_SECONDS:
             try:
                 if not pipe.poll(SILENT_SECONDS):
                     break

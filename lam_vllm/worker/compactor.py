@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lam_vllm.compactor import resolved_config
-from lam_vllm.config import CompactorConfig
+from lam_vllm.config import CompactorConfig, resolved_config
 from lam_vllm.messages import portable, with_texts
 from lam_vllm.types import Compaction, Message, Work
 from lam_vllm.worker.client import WorkerClient

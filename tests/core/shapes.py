@@ -227,3 +227,15 @@ def edited(text: str, edit: Callable[[Sequence[str], int], list[str]], place: fl
     """The text with a line, or a part of a long line, edited at this share of its length."""
     pieces, _ = cut_text(text)
     return join_pieces(edit(pieces, int(place * len(pieces))))
+
+
+ENCODABLE = [
+    "def f(x):\n    return x\n",
+    "Traceback (most recent call last):",
+    "漢字 🏳️‍🌈 é",
+    " \n",
+    "",
+    "\ud800 lone",
+    "w " * 510,
+]
+"""Texts that an encoder takes: code, an error, other scripts, blank, nothing, a lone surrogate, a full window."""

@@ -16,15 +16,7 @@ from lam_vllm.encoders.sentence_transformer import SentenceTransformerEncoder
 from lam_vllm.errors import EncoderError, InputFileError, MissingExtraError, OptionError
 from lam_vllm.resources import resource
 
-TEXTS = [
-    "def f(x):\n    return x\n",
-    "Traceback (most recent call last):",
-    "漢字 🏳️‍🌈 é",
-    " \n",
-    "",
-    "\ud800 lone",
-    "w " * 510,
-]
+from .shapes import ENCODABLE as TEXTS
 
 
 @pytest.fixture(scope="module")

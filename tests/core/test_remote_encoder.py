@@ -23,16 +23,8 @@ from lam_vllm.errors import EncoderError, MissingExtraError
 from lam_vllm.evaluation.corpus import Run
 
 from .embeddings import Answer, EmbeddingServer, Fault, Handler, HangUpError, RefuseError, serving, written
+from .shapes import ENCODABLE as TEXTS
 
-TEXTS = [
-    "def f(x):\n    return x\n",
-    "Traceback (most recent call last):",
-    "漢字 🏳️‍🌈 é",
-    " \n",
-    "",
-    "\ud800 lone",
-    "w " * 510,
-]
 FINGERPRINT = "minilm r1, fp32"
 KEY = "sesame-7f3a"
 

@@ -9,19 +9,17 @@ from typing import Any
 import pytest
 
 from lam_vllm import Compactor, make_config
-from lam_vllm.encoders.base import Encoder
+from lam_vllm.encoders.base import Encoder, EncoderLike
 from lam_vllm.types import Embedding, Message
 
 from .agent import MODELS, Answer, Make
 
 
-class Remembering:
+class Remembering(EncoderLike):
     """The encoder with every embedding kept: it is a pure function, and each case compacts the same text often."""
 
     def __init__(self, encoder: Encoder) -> None:
-        self.fingerprint, self.name, self.dimension = encoder.fingerprint, encoder.name, encoder.dimension
-        self.window_tokens, self.threshold_cos = encoder.window_tokens, encoder.threshold_cos
-        self.token_offsets = encoder.token_offsets
+        super().__init__(encoder)
         self._encode = lru_cache(maxsize=None)(encoder.encode)
 
     def encode(self, text: str) -> Embedding:

@@ -42,6 +42,7 @@ ORDER = [
     "paper",
     "shorten",
     "admit",
+    "account",
     "ahead",
     "compactor",
     "compactors",
