@@ -85,7 +85,9 @@ class Metrics:
             "lam:uncached_tokens_avoided", "Tokens removed less their references, each at its first appearance."
         )
         self.substitution_distance = self._histogram(
-            "lam:substitution_distance", "Bound on the l2 distance of a replaced text from what stands for it.", _DISTANCES
+            "lam:substitution_distance",
+            "Bound on the l2 distance of a replaced text from what stands for it.",
+            _DISTANCES,
         )
         self.delta_hat_max = self._gauge("lam:delta_hat_max", "Largest substitution distance so far.", "max")
         self.delta = self._gauge(
