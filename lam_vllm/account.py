@@ -14,10 +14,18 @@ from lam_vllm.types import Decision, Layer, Report, Work
 
 
 def account(
-    config: CompactorConfig, config_digest: str, marks: Sequence[Mark], work: Work, seconds: Mapping[str, float]
+    config: CompactorConfig,
+    config_digest: str,
+    marks: Sequence[Mark],
+    turn: int,
+    work: Work,
+    seconds: Mapping[str, float],
 ) -> tuple[Report, tuple[Decision, ...]]:
-    """The report over all messages, one mark each, with what is new in it apart, and every decision in order."""
-    totals, new = _Totals.of(marks), _Totals.of(marks[work.known_messages :])
+    """The report over all messages, one mark each, with what is new in it apart, and every decision in order.
+
+    New is what the memo did not know of the messages from index `turn` on.
+    """
+    totals, new = _Totals.of(marks), _Totals.of(marks[max(turn, work.known_messages) :])
     report = Report(
         profile=str(config.profile),
         algorithm=config.algorithm,

@@ -12,7 +12,6 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from time import perf_counter
 from typing import Any
 
@@ -23,7 +22,15 @@ from lam_vllm.config import CompactorConfig, resolved_config
 from lam_vllm.encoders.base import Encoded, Encoder
 from lam_vllm.encoders.request import RequestEncoder
 from lam_vllm.memory import ConversationMemory, Emitted, Mark
-from lam_vllm.messages import chain_digests, is_observation, observed_texts, printed_texts, with_texts
+from lam_vllm.messages import (
+    chain_digests,
+    is_observation,
+    newest_turn,
+    observed_texts,
+    printed_texts,
+    with_texts,
+)
+from lam_vllm.near_duplicates import RetainedWindows
 from lam_vllm.prefix_memo import PrefixMemo
 from lam_vllm.prices import Prices
 from lam_vllm.shorten import Admission, Surroundings
@@ -44,7 +51,8 @@ class Compactor:
     """Replaces tool output that the conversation already holds, by the rule of its config's profile.
 
     `count_tokens` is the served model's tokenizer; `tokenizer_name` names it in the config digest. `config` and
-    `config_digest` tell what applies. Safe to call from several threads at once.
+    `config_digest` tell what applies. `memo` is one of its own, of `MEMO_BYTES`, unless it is shared with others. Safe
+    to call from several threads at once.
 
     Raises:
         MissingExtraError: the profile needs an encoder and none was given.
@@ -57,15 +65,14 @@ class Compactor:
         encoder: Encoder | None = None,
         *,
         tokenizer_name: str = "",
-        memo_bytes: int = MEMO_BYTES,
+        memo: PrefixMemo | None = None,
     ) -> None:
         self.config = resolved_config(config, encoder.threshold_cos if encoder is not None else None)
         self.encoder = encoder if self.config.profile != "exact" else None
         fingerprint = self.encoder.fingerprint if self.encoder else ""
         self.config_digest = self.config.digest(tokenizer_name, fingerprint)
         self._count_tokens = count_tokens
-        self._memo = PrefixMemo(memo_bytes, self.encoder.dimension if self.encoder else 1)
-        self._lock = Lock()
+        self._memo = PrefixMemo(MEMO_BYTES) if memo is None else memo
 
     @property
     def memo_bytes_used(self) -> int:
@@ -85,20 +92,20 @@ class Compactor:
         """
         call = _Call.begin(self.encoder, self._count_tokens, salt, canonical=canonical)
         digests = chain_digests(messages, f"{self.config_digest}\0{salt}")
-        memory, known = self._take(digests, use_memo=use_memo and not canonical)
+        remembers = use_memo and not canonical
+        memory, known = self._take(digests) if remembers else (self._empty(), 0)
         call.recognised()
         try:
             self._extend(memory, messages, digests, known, call)
         except BaseException:
-            with self._lock:
-                self._memo.drop(memory)  # it may hold half a message
+            self._memo.drop(memory)  # it may hold half a message
             raise
-        if use_memo and not canonical:
-            with self._lock:
-                self._memo.put(memory)
+        if remembers:
+            self._memo.put(memory)
         work = call.work(known, len(messages) - known)
         marks = memory.marks[: len(messages)]
-        report, decisions = account(self.config, self.config_digest, marks, work, call.seconds())
+        turn = newest_turn(messages)
+        report, decisions = account(self.config, self.config_digest, marks, turn, work, call.seconds())
         return Compaction(_rendered(messages, marks), decisions, report)
 
     def warm(self, messages: Sequence[Message], *, salt: str = "") -> Work:
@@ -109,13 +116,11 @@ class Compactor:
         """
         call = _Call.begin(self.encoder, self._count_tokens, salt, canonical=False)
         digests = chain_digests(messages, f"{self.config_digest}\0{salt}")
-        with self._lock:
-            memory, known = self._memo.take(digests, copy=True)
+        memory, known = self._take(digests, copy=True)
         try:
             self._extend(memory, messages, digests, known, call)
         finally:
-            with self._lock:
-                self._memo.drop(memory)
+            self._memo.drop(memory)
         return call.work(known, len(messages) - known)
 
     def warm_text(self, text: str, *, salt: str = "") -> Work:
@@ -133,10 +138,13 @@ class Compactor:
                 call.encoder.embed(window)
         return call.work(0, 0)
 
-    def _take(self, digests: list[str], *, use_memo: bool) -> tuple[ConversationMemory, int]:
+    def _take(self, digests: list[str], *, copy: bool = False) -> tuple[ConversationMemory, int]:
         """A memory that nobody else extends, and how many of the messages it knows."""
-        with self._lock:
-            return self._memo.take(digests) if use_memo else (self._memo.empty(), 0)
+        memory, known = self._memo.take(digests, copy=copy)
+        return (self._empty(), 0) if memory is None else (memory, known)
+
+    def _empty(self) -> ConversationMemory:
+        return ConversationMemory(RetainedWindows(self.encoder.dimension if self.encoder else 1))
 
     def _extend(
         self, memory: ConversationMemory, messages: Sequence[Message], digests: list[str], known: int, call: _Call

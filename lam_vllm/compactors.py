@@ -9,23 +9,29 @@ from collections.abc import Callable
 from lam_vllm.compactor import Compactor
 from lam_vllm.config import CompactorConfig
 from lam_vllm.encoders.base import Encoder
+from lam_vllm.prefix_memo import PrefixMemo
 
 MAX_COMPACTORS = 8
 MEMO_BYTES = 128_000_000
 
 
 class Compactors:
-    """Compactors that share a tokenizer and an encoder, least recently used first out.
+    """Compactors that share a tokenizer, an encoder and a memo of prefixes, least recently used first out.
 
-    Losing one costs time, never bytes.
+    Losing one costs time, never bytes. The memo holds at most `memo_bytes`.
     """
 
     def __init__(
-        self, count_tokens: Callable[[str], int], encoder: Encoder | None = None, tokenizer_name: str = ""
+        self,
+        count_tokens: Callable[[str], int],
+        encoder: Encoder | None = None,
+        tokenizer_name: str = "",
+        memo_bytes: int = MEMO_BYTES,
     ) -> None:
         self.encoder = encoder
         self._count_tokens = count_tokens
         self._tokenizer_name = tokenizer_name
+        self._memo = PrefixMemo(memo_bytes)
         self._by_config: OrderedDict[CompactorConfig, Compactor] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -37,7 +43,7 @@ class Compactors:
         """
         with self._lock:
             compactor = self._by_config.pop(config, None) or Compactor(
-                config, self._count_tokens, self.encoder, tokenizer_name=self._tokenizer_name, memo_bytes=MEMO_BYTES
+                config, self._count_tokens, self.encoder, tokenizer_name=self._tokenizer_name, memo=self._memo
             )
             self._by_config[config] = compactor
             while len(self._by_config) > MAX_COMPACTORS:
@@ -46,6 +52,5 @@ class Compactors:
 
     @property
     def memo_bytes_used(self) -> int:
-        """Bytes held by the memos of prefixes of all of them."""
-        with self._lock:
-            return sum(compactor.memo_bytes_used for compactor in self._by_config.values())
+        """Bytes held by the memo of prefixes."""
+        return self._memo.nbytes

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import reprlib
+
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 200
+"""A value comes from a request and may be of any size and depth; a message shows its beginning and its end."""
+_LONGEST_NAME = 200
+"""So may the name of an option that does not exist, and it may hold what no answer can be written with."""
+
 
 class LamError(Exception):
     """Root of every error that this package raises on purpose."""
@@ -11,10 +19,10 @@ class OptionError(LamError, ValueError):
     """An option has a value that it cannot have, or a name that does not exist."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        self.field = field
+        self.field = field[:_LONGEST_NAME].encode("utf-8", "backslashreplace").decode()
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{field}: {value!r} is not allowed; allowed: {allowed}")
+        super().__init__(f"{self.field}: {_SHOWN.repr(value)} is not allowed; allowed: {allowed}")
 
 
 class InputFileError(LamError, ValueError):

@@ -17,6 +17,8 @@ LOOK_UP_TOOL = "read_earlier_result"
 
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _CALL_SEARCH_LIMIT = 64
+PORTABLE_LEVELS = 64
+"""Deeper than any observation lies, and less deep than what pickle and Python's own stack take."""
 """Messages walked back for a call id. Results stand next to their call; a bound keeps a turn's cost constant."""
 
 
@@ -54,7 +56,10 @@ def observed_texts(
 
 
 def _is_text(part: object) -> bool:
-    return isinstance(part, dict) and part.get("type") in TEXT_PARTS and isinstance(part.get("text"), str)
+    if not isinstance(part, dict) or not isinstance(part.get("text"), str):
+        return False
+    kind = part.get("type")
+    return isinstance(kind, str) and kind in TEXT_PARTS
 
 
 def with_texts(message: Message, texts: Mapping[int | None, str]) -> dict[str, Any]:
@@ -85,7 +90,7 @@ def portable(messages: Sequence[Message]) -> list[Message]:
     """Copies that another process can be given, of which it would make the same observations and digests.
 
     They are made of the plain types of JSON. What JSON has no form for, such as an iterator that can be read only once,
-    is replaced by its kind, unread.
+    is replaced by its kind, unread; what lies below `PORTABLE_LEVELS` by a hash, so that digests differ where it does.
     """
     return [_portable(message) for message in messages]
 
@@ -97,7 +102,7 @@ class Opaque:
     kind: str
 
 
-def _portable(value: Any) -> Any:
+def _portable(value: Any, levels: int = PORTABLE_LEVELS) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -106,10 +111,12 @@ def _portable(value: Any) -> Any:
         return int.__int__(value)
     if isinstance(value, float):
         return float.__float__(value)
+    if isinstance(value, list | Mapping) and not levels:
+        return {"deep": hashlib.sha256(_json(value)).hexdigest()}
     if isinstance(value, list):
-        return [_portable(each) for each in value]
+        return [_portable(each, levels - 1) for each in value]
     if isinstance(value, Mapping):
-        return {_portable_key(key): _portable(each) for key, each in value.items()}
+        return {_portable_key(key): _portable(each, levels - 1) for key, each in value.items()}
     return Opaque(type(value).__name__)
 
 
@@ -118,6 +125,12 @@ def _portable_key(key: Any) -> str:
     if isinstance(key, str):
         return str.__str__(key)
     return json.dumps(key) if key is None or isinstance(key, bool | int | float) else repr(key)
+
+
+def newest_turn(messages: Sequence[Message]) -> int:
+    """Index of the first message after the last one of the assistant: what this request brings for the first time."""
+    last = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].get("role") == "assistant"), -1)
+    return last + 1
 
 
 def chain_digests(messages: Sequence[Message], seed: str) -> list[str]:
@@ -152,10 +165,14 @@ def _canonical(message: Message) -> bytes:
         fields["tool_calls"] = [_parsed_call(call) for call in calls] if isinstance(calls, list) else _opaque(calls)
     if "reasoning_content" in fields:
         fields.setdefault("reasoning", fields.pop("reasoning_content"))
+    return text + b"\xfe" + _json(fields)
+
+
+def _json(value: Any) -> bytes:
     try:
-        return text + b"\xfe" + _SORTED.encode(fields).encode()
+        return _SORTED.encode(value).encode()
     except TypeError:  # keys of several types cannot be sorted; an unsorted digest only costs a memo hit
-        return text + b"\xfe" + json.dumps(fields, skipkeys=True, default=_opaque).encode()
+        return json.dumps(value, skipkeys=True, default=_opaque).encode()
 
 
 def _chain(messages: Sequence[Message], seed: str, digest: Callable[[bytes], bytes]) -> list[str]:

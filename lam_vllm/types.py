@@ -15,6 +15,7 @@ Embedding: TypeAlias = NDArray[np.float32]  # (D,) or (N, D), rows of unit lengt
 Layer = Literal["l0", "l1", "alias"]
 Reason = Literal[
     "off",
+    "canary",
     "no_observation",
     "no_repeat",
     "below_min_tokens",
@@ -125,8 +126,9 @@ class Report:
 
     `distances` holds, for each decision of layer `l1` in order, an upper bound on the l2 distance of the substitution
     by canonical embeddings (0 for byte-equal text), at most `delta`; `delta_hat` is the largest of them. Token figures
-    count each removal once per request. `new_*` count only the messages that the memo did not know, so that summing
-    them over a conversation counts each removal once.
+    count each removal once per request. `new_*` count what follows the last message of the assistant and the memo did
+    not know: summed over the requests of a conversation they count each removal once, whichever process a request
+    reaches, and none of a history that comes whole.
     """
 
     profile: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,14 @@ SIX_RUNS = (
     "taubench_airline/7/0",
 )
 """Small runs that cover every source; bench/ does all 135."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_profiles_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Encoder profiles that somebody calibrated on this machine would change what is tested."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
 
 
 @pytest.fixture(scope="session")

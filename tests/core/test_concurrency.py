@@ -15,6 +15,7 @@ from lam_vllm.config import Profile
 from lam_vllm.encoders.pool import EncoderPool
 from lam_vllm.errors import EncoderError
 from lam_vllm.evaluation.corpus import Run
+from lam_vllm.prefix_memo import PrefixMemo
 from tests.core.chats import BagOfWords
 from tests.core.fake_encoders import TwoPassBag, noisy_pass
 
@@ -29,7 +30,7 @@ def count_tokens(text: str) -> int:
 
 def compactor(profile: Profile, encoder: Any, memo_bytes: int = 100_000_000) -> Compactor:
     config = CompactorConfig(profile=profile)
-    return Compactor(config, count_tokens, None if profile == "exact" else encoder, memo_bytes=memo_bytes)
+    return Compactor(config, count_tokens, None if profile == "exact" else encoder, memo=PrefixMemo(memo_bytes))
 
 
 def histories(run: Run, draw: Random) -> list[Messages]:
