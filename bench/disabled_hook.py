@@ -20,10 +20,10 @@ from lam_vllm.compactors import Compactors
 from lam_vllm.metrics import Metrics
 from lam_vllm.serving.admission import Seam
 from lam_vllm.serving.box import RequestBox, current_box
-from lam_vllm.serving.encoder_settings import EncoderSettings
 from lam_vllm.serving.hook import install
-from lam_vllm.serving.options import Options, Settings
+from lam_vllm.serving.options import Options
 from lam_vllm.serving.service import build_service
+from lam_vllm.serving.settings import Settings
 from lam_vllm.serving.work import Compactions
 from lam_vllm.types import Embedding
 
@@ -67,7 +67,8 @@ def disabled_hook_us() -> float:
     messages = list(corpus_runs([RUN], 1)[0].messages)
     counted, renderer = Counted(), Renderer()
     service = build_service(
-        Settings(Options("off", CompactorConfig(profile="guarded"), True), EncoderSettings()),
+        Settings(Options("off", CompactorConfig(profile="guarded"), True)),
+        key=bytes(32),
         metrics=Metrics(CollectorRegistry()),
         compactors=Compactions(Compactors(counted.count_tokens, counted, "counted")),
         vllm_version="0.32.0",

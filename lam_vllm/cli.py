@@ -11,6 +11,7 @@ from rich.progress import Progress
 from typer.core import TyperGroup
 
 from lam_vllm.commands.calibrate_app import ApiKey, EncoderName, Tokenizer, calibrate
+from lam_vllm.commands.server_app import register_servers
 from lam_vllm.errors import LamError
 
 FAILED = 2
@@ -273,17 +274,7 @@ def inspect(
 
 
 app.add_typer(calibrate, name="calibrate")
-
-
-@app.command(
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
-)
-def serve(context: typer.Context) -> None:
-    """Start vLLM with the plugin: MODEL and vLLM's own arguments, and --lam-OPTION for the server's defaults."""
-    from lam_vllm.serving.launch import serve as launch
-
-    launch(context.args)
+register_servers(app)
 
 
 def main() -> None:

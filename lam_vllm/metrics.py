@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from functools import cache
+from itertools import chain
+from pathlib import Path
 from typing import get_args
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from lam_vllm.types import Layer
 
-APIS = ("chat", "responses", "messages", "tokenize")
+APIS = ("chat", "responses", "messages", "tokenize", "compact")
+"""The last is the route of that name, where the plugin is served without an engine."""
+STORES = ("records", "embeddings")
+LOOKUPS = ("found", "expired", "unknown")
+FAILURES = ("worker_lost", "encoder_error", "time_limit", "internal_error")
+"""Reasons of the outcome `failed_open`."""
 STAGES = ("recognise", "windows", "encode", "count", "total")
 SOURCES = ("fast", "canonical", "memo")
 CAUSES = ("defect", "failed_open", "config_changed", "client_changed")
@@ -40,13 +50,29 @@ class Metrics:
         self.delta_hat_max.set(self._bounds[1])
 
     def counts(self, name: str) -> dict[str, float]:
-        """The samples of the counter `lam:NAME` in this process, by label values joined with a slash."""
-        family = getattr(self, name).collect()[0]
-        return {
-            "/".join(sample.labels.values()): sample.value
-            for sample in family.samples
-            if sample.name.endswith("_total")
-        }
+        """The samples of the counter `lam:NAME` of this server; see `counters`."""
+        return self.counters(name)[name]
+
+    def counters(self, *names: str) -> dict[str, dict[str, float]]:
+        """The samples of these counters of this server, by label values joined with a slash.
+
+        Where several processes share a directory for their metrics, they are sums over those. Reads files then.
+        """
+        found: dict[str, dict[str, float]] = {name: {} for name in names}
+        labels = {f"lam:{name}_total": (name, getattr(self, name)._labelnames) for name in names}
+        for family in self._families(names):
+            for sample in family.samples:
+                if sample.name in labels:
+                    name, order = labels[sample.name]
+                    found[name]["/".join(sample.labels[label] for label in order)] = sample.value
+        return found
+
+    def _families(self, names: Iterable[str]) -> Iterable[Metric]:
+        if shared_directory() is None:
+            return chain.from_iterable(getattr(self, name).collect() for name in names)
+        merged = CollectorRegistry()
+        MultiProcessCollector(merged)  # type: ignore[no-untyped-call]
+        return merged.collect()
 
     def _of_requests(self) -> None:
         """Requests, their tokens and their times."""
@@ -114,7 +140,14 @@ class Metrics:
         self.worker_restarts = self._counter("lam:worker_restarts", "Times that the worker process was started again.")
         self.lookups = self._counter("lam:lookups", "Look-ups of removed text.", "result")
         self.memo_bytes = self._gauge("lam:memo_bytes", "Bytes held by a memo.", "livesum", "memo")
-        self.store_bytes = self._gauge("lam:store_bytes", "Bytes of removed text held.", "livesum", "store")
+        # A store that processes share is one store, and each of them sees all of it.
+        self.store_bytes = self._gauge("lam:store_bytes", "Bytes that a store holds.", "livemostrecent", "store")
+        self.store_cap_bytes = self._gauge(
+            "lam:store_cap_bytes", "Bytes that a store may hold; the oldest go first.", "livemostrecent", "store"
+        )
+        self.store_errors = self._counter(
+            "lam:store_errors", "Rows that a store lost or could not answer for; requests go on.", "store"
+        )
 
     def _counter(self, name: str, what: str, *labels: str) -> Counter:
         return Counter(name, what, labels, registry=self._registry)
@@ -126,16 +159,30 @@ class Metrics:
         return Histogram(name, what, labels, registry=self._registry, buckets=buckets)
 
     def _show_zeros(self) -> None:
-        """A counter that must stay 0 has to be seen at 0."""
+        """A counter that must stay 0 has to be seen at 0, or nobody sees its first step."""
         for cause in CAUSES:
             self.prefix_breaks.labels(cause)
         for source in SOURCES:
             self.encoder_windows.labels(source)
         for layer in get_args(Layer):
             self.tokens_removed.labels(layer)
+        for store in STORES:
+            self.store_errors.labels(store)
+        for result in LOOKUPS:
+            self.lookups.labels(result)
+        for stage in STAGES:
+            self.compaction_seconds.labels(stage)
         for api in APIS:
+            for reason in FAILURES:
+                self.requests.labels(api, "failed_open", reason)
             self.prompt_tokens_original.labels(api)
             self.prompt_tokens_prefilled.labels(api)
+
+
+def shared_directory() -> Path | None:
+    """Where the API processes of one server keep their metrics together; None where there is only one process."""
+    path = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+    return Path(path) if path else None
 
 
 @cache

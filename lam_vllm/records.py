@@ -1,71 +1,107 @@
-"""Removed text by id, in this process, bounded by bytes."""
+"""Removed text by id: whoever has the id and the salt that it was made under may read it."""
 
 from __future__ import annotations
 
-import hashlib
-import threading
-from collections import OrderedDict
+from dataclasses import dataclass
 
-_ENTRY_BYTES = 200
-"""Charged per record besides its text: key, list node and string header of CPython."""
+from lam_vllm.stores import OnError, Row, Rows, StoreSettings, open_rows
+from lam_vllm.stores.hashes import DIGEST_BYTES, equal, group_of, keyed_hash
+
+ID_LENGTH = 4 * DIGEST_BYTES
+"""Hexadecimal digits of an id: a hash of the text, and what proves that this key made it for this salt."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """What is behind an id. Without a text, `known` says that there was one under this salt, and is no more."""
+
+    text: str | None
+    known: bool
 
 
 class RecordStore:
-    """Removed text by id, least recently used first out. Safe to use from several threads.
+    """Removed text in some rows. Safe to use from several threads.
 
     An id is a keyed hash of the tenant's salt and the text: without `key` nobody can tell from an id whether a guessed
-    text was ever removed, and an id works only together with the salt it was made under.
+    text was ever removed, and an id works only together with the salt it was made under. `on_error` is told of what is
+    stored and is no text; the rows count their failures themselves.
     """
 
-    def __init__(self, max_bytes: int, key: bytes) -> None:
-        self.max_bytes = max_bytes
-        self.bytes_used = 0
+    def __init__(self, rows: Rows, key: bytes, on_error: OnError = lambda _errors: None) -> None:
+        self._rows = rows
         self._key = key
-        self._texts: OrderedDict[bytes, str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._on_error = on_error
+
+    @property
+    def bytes_used(self) -> int:
+        """Bytes charged for what is kept, as far as they are known."""
+        return self._rows.nbytes
 
     def put(self, salt: str, text: str) -> str:
-        """Hex id of `text` under `salt`; the same for equal arguments. Text over `max_bytes` is not kept."""
-        identity = self._keyed("id", salt, text)
-        place = self._place(salt, identity)
-        with self._lock:
-            if place in self._texts:
-                self._texts.move_to_end(place)
-            else:
-                self._texts[place] = text
-                self.bytes_used += _cost(text)
-            while self.bytes_used > self.max_bytes:
-                _, dropped = self._texts.popitem(last=False)
-                self.bytes_used -= _cost(dropped)
-        return identity
+        """Hex id of `text` under `salt`; the same for equal arguments. Whether the text is kept, the store decides."""
+        data = text.encode("utf-8", "surrogatepass")
+        name = keyed_hash(self._key, "record", salt, data)
+        self._rows.put_many([Row(self._place(salt, name), group_of(self._key, salt), data)])
+        return (name + self._proof(salt, name)).hex()
 
-    def get(self, salt: str, identity: str) -> str | None:
-        """The text with this id, or None: unknown, dropped and foreign ids are one case and one code path."""
-        place = self._place(salt, identity)
-        with self._lock:
-            text = self._texts.get(place)
-            if text is not None:
-                self._texts.move_to_end(place)
-        return text
+    def look_up(self, salt: str, identity: str) -> LookUp:
+        """What is behind this id. Whatever the id is, the store is asked once, and the same steps are taken.
+
+        Waits for the store as long as its time limits allow; belongs into a thread where an event loop runs.
+
+        Raises:
+            StoreError: the store cannot be read now, whatever the id is.
+        """
+        name, proof = self._parts(identity)
+        known = equal(proof, self._proof(salt, name))
+        (value,) = self._rows.get_many([self._place(salt, name)])
+        return LookUp(self._text(value) if known else None, known)
+
+    def forget(self, salt: str) -> int:
+        """Delete whatever is kept under this salt, embeddings too; how many records there were.
+
+        Raises:
+            StoreError: the store cannot be written now. What waited in this process to be written is deleted.
+        """
+        return self._rows.delete_group(group_of(self._key, salt))
 
     def check_integrity(self) -> None:
-        """Assert the conservation law: bytes charged are the sum of what is held, and within the bound."""
-        with self._lock:
-            held = sum(_cost(text) for text in self._texts.values())
-            if held != self.bytes_used or held > self.max_bytes:
-                raise AssertionError(f"{held} bytes held, {self.bytes_used} charged, {self.max_bytes} allowed")
+        """Raise AssertionError unless what is charged is what is kept, and within the cap."""
+        self._rows.check_integrity()
 
-    def _place(self, salt: str, identity: str) -> bytes:
-        return bytes.fromhex(self._keyed("place", salt, identity))
+    def close(self) -> None:
+        """Write what can be written soon, and let go of the store."""
+        self._rows.close()
 
-    def _keyed(self, *parts: str) -> str:
-        keyed = hashlib.blake2b(key=self._key, digest_size=16)
-        for part in parts:
-            data = part.encode("utf-8", "surrogatepass")
-            keyed.update(len(data).to_bytes(8, "little"))
-            keyed.update(data)
-        return keyed.hexdigest()
+    def _text(self, value: bytes | None) -> str | None:
+        try:
+            return None if value is None else value.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            self._on_error(1)
+            return None
+
+    def _parts(self, identity: str) -> tuple[bytes, bytes]:
+        """The hash and the proof of an id. One that is malformed gets a hash of itself, which has another proof."""
+        instead = keyed_hash(self._key, "malformed", identity[:ID_LENGTH])
+        try:
+            data = bytes.fromhex(identity) if len(identity) == ID_LENGTH else b""
+        except ValueError:
+            data = b""
+        if 2 * len(data) != ID_LENGTH:
+            data = instead + bytes(DIGEST_BYTES)
+        return data[:DIGEST_BYTES], data[DIGEST_BYTES:]
+
+    def _place(self, salt: str, name: bytes) -> bytes:
+        return keyed_hash(self._key, "place", salt, name)
+
+    def _proof(self, salt: str, name: bytes) -> bytes:
+        return keyed_hash(self._key, "proof", salt, name)
 
 
-def _cost(text: str) -> int:
-    return _ENTRY_BYTES + len(text.encode("utf-8", "surrogatepass"))
+def open_records(settings: StoreSettings, key: bytes, on_error: OnError = lambda _errors: None) -> RecordStore:
+    """The records in the store that the settings name.
+
+    Raises:
+        as `open_rows`.
+    """
+    return RecordStore(open_rows(settings, "records", key, on_error), key, on_error)

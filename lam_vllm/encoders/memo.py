@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -11,12 +10,26 @@ from itertools import islice
 from threading import Lock
 from typing import Literal
 
+from lam_vllm.stores.hashes import group_of, keyed_hash
 from lam_vllm.types import Embedding
 
 Kind = Literal["fast", "canonical"]
 
 ENTRY_BYTES = 400
 """Charged for an entry besides its embedding: key, future, array header and list node of CPython."""
+
+
+class Answer(Future[Embedding]):
+    """An embedding to come, and what it is called where other processes find it: nothing, if they shall not.
+
+    `spared` says that it came from another process before work on it had begun in this one.
+    """
+
+    def __init__(self, key: bytes = b"", group: bytes = b"") -> None:
+        super().__init__()
+        self.key = key
+        self.group = group
+        self.spared = False
 
 
 @dataclass(slots=True)
@@ -34,14 +47,21 @@ class EmbeddingMemo:
 
     A future that is not done is work under way: whoever asks for the same text waits for it. Such entries are never
     dropped, and a text whose work failed is forgotten. Losing an entry costs time, never bytes of an answer.
+
+    Keys are hashes under `key`, so that processes that share it may share embeddings; `way` names the fast pass, whose
+    embeddings are of use only to those that embed in the same way.
     """
 
-    def __init__(self, max_bytes: int, fingerprint: str, dimension: int) -> None:
+    def __init__(self, max_bytes: int, fingerprint: str, dimension: int, *, key: bytes = b"", way: str = "") -> None:
         self.max_bytes = max_bytes
         self.counts = MemoCounts()
-        self._fingerprint = fingerprint
+        self._hash_key = key
+        self._names: dict[Kind, tuple[str, str]] = {
+            "fast": (fingerprint, f"fast {way}"),
+            "canonical": (fingerprint, "canonical"),
+        }
         self._entry_bytes = ENTRY_BYTES + 4 * dimension
-        self._entries: OrderedDict[bytes, Future[Embedding]] = OrderedDict()
+        self._entries: OrderedDict[bytes, Answer] = OrderedDict()
         self._lock = Lock()
 
     @property
@@ -49,15 +69,15 @@ class EmbeddingMemo:
         """Bytes held, estimated."""
         return len(self._entries) * self._entry_bytes
 
-    def claim(self, salt: str, kind: Kind, texts: Sequence[str]) -> tuple[list[Future[Embedding]], list[int]]:
+    def claim(self, salt: str, kind: Kind, texts: Sequence[str]) -> tuple[list[Answer], list[int]]:
         """A future for every text, and the places of those that the caller now has to fill (or fail)."""
         futures, new = [], []
-        keys = [self._key(salt, kind, text) for text in texts]
+        keys, group = [self._key(salt, kind, text) for text in texts], group_of(self._hash_key, salt)
         with self._lock:
             for place, key in enumerate(keys):
                 future = self._entries.get(key)
                 if future is None or _failed(future):  # who waited for it may be back before it is forgotten
-                    future = self._entries[key] = Future()
+                    future = self._entries[key] = Answer(key, group)
                     new.append(place)
                     self.counts.misses += 1
                 else:
@@ -98,12 +118,8 @@ class EmbeddingMemo:
             self.counts.evicted += 1
 
     def _key(self, salt: str, kind: Kind, text: str) -> bytes:
-        hashed = hashlib.blake2b(digest_size=16)
-        for part in (self._fingerprint, salt, kind, text):
-            data = part.encode("utf-8", "surrogatepass")
-            hashed.update(len(data).to_bytes(8, "little"))
-            hashed.update(data)
-        return hashed.digest()
+        fingerprint, name = self._names[kind]
+        return keyed_hash(self._hash_key, "embedding", fingerprint, salt, name, text)
 
 
 def _failed(future: Future[Embedding]) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from threading import Condition
 
-from lam_vllm.encoders.memo import Kind
+from lam_vllm.encoders.memo import Answer, Kind
 from lam_vllm.types import Embedding
 
 LIKE = 2
@@ -132,6 +132,27 @@ class FairQueue:
                 kind, batch = self._next_batch(self._leader())
                 if batch:
                     return kind, batch
+
+    def fulfil(self, future: Future[Embedding], embedding: Embedding) -> bool:
+        """Set the result, unless the future has one: whether this is it."""
+        with self._changed:  # nobody begins with it, or fulfils it, between the question and the answer
+            first = not future.done()
+            if first:
+                future.set_result(embedding)
+        return first
+
+    def spare(self, answer: Answer, embedding: Embedding) -> None:
+        """Set a result that was found instead of worked for, unless there is one; `answer` says what that spared."""
+        with self._changed:
+            answer.spared = not (answer.running() or answer.done())
+            self.fulfil(answer, embedding)
+
+    def fail(self, futures: Iterable[Future[Embedding]], error: BaseException) -> None:
+        """Set the exception of each future that has no result by now."""
+        with self._changed:
+            for future in futures:
+                if not future.done():
+                    future.set_exception(error)
 
     def drain(self) -> list[Waiting]:
         """Every window that waits, out of the queue: nobody is going to encode them."""

@@ -63,6 +63,7 @@ class Accounting:
         metrics.canonical_windows.inc(work.canonical_calls)
         for memo, held in self._handler.compactors.memo_bytes().items():
             metrics.memo_bytes.labels(memo).set(held)
+        metrics.store_bytes.labels("embeddings").set(self._handler.compactors.store_bytes)
 
     def _report(self, report: Report, *, prevented: bool) -> None:
         metrics = self._metrics

@@ -11,12 +11,14 @@ from typing import Any, TypeVar
 from lam_vllm.config import CompactorConfig
 from lam_vllm.errors import OptionError
 from lam_vllm.messages import quick_digests
-from lam_vllm.metrics import NO_REASON, Metrics
+from lam_vllm.metrics import NO_REASON, Metrics, shared_directory
 from lam_vllm.pool import Pool
 from lam_vllm.serving.accounting import Accounting
 from lam_vllm.serving.box import RequestBox, current_box
 from lam_vllm.serving.options import Options, request_options
 from lam_vllm.serving.prefix_watch import is_sampled
+from lam_vllm.serving.settings import Settings
+from lam_vllm.serving.switch import Switch
 from lam_vllm.serving.work import Difference, Handler, Plan, failed_open
 from lam_vllm.types import Message, Reason
 
@@ -25,8 +27,6 @@ EXACT_RECHECK_RATE = 1 / 64
 """Share of requests under `exact` that are computed again from nothing; other profiles have `audit_rate`."""
 MOST_IN_BACKGROUND = 64
 """With so many pieces of other work waiting a request is not decided again, whatever the rate."""
-TIME_LIMIT_SECONDS = 120.0
-"""Last resort for one request, its wait included: after this the originals go through, counted as `failed_open`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +43,16 @@ class Seam:
 
 
 class Admission:
-    """Decides, computes off the event loop, and counts. `enabled` is the run-time switch: False wins over everything.
+    """Decides, computes off the event loop, and counts. One object per process, used on the event loop only.
 
-    One object per server, used on the event loop only.
+    `switch` is the run-time switch: off wins over everything.
     """
 
-    def __init__(
-        self, default: Options, handler: Handler, pool: Pool, metrics: Metrics, seam: Seam, audit_rate: float
-    ) -> None:
-        self.enabled = True
-        self.default = default
-        self.audit_rate = audit_rate
+    def __init__(self, settings: Settings, handler: Handler, pool: Pool, metrics: Metrics, seam: Seam) -> None:
+        self.switch = Switch(shared_directory())
         self.handler = handler
         self.accounting = Accounting(metrics, handler)
+        self._settings = settings
         self._pool = pool
         self._seam = seam
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -104,9 +101,13 @@ class Admission:
 
     async def _admit(self, request: Any, messages: Any, box: RequestBox) -> Plan:
         options = self._options(request, box)
+        box.wants_usage = options.usage
         if options.mode == "off":
+            self._remember_off(request, messages, box)
             return Plan(messages, "passed_through", "off")
         reason = pass_through_reason(request, messages, box, self._seam.has_media)
+        if reason is None and self._settings.rollout.leaves_alone(options, messages):
+            reason = "canary"
         if reason is not None:
             return Plan(messages, "passed_through", reason)
         begun = time.perf_counter()
@@ -114,28 +115,44 @@ class Admission:
         return replace(plan, seconds=time.perf_counter() - begun)
 
     def _options(self, request: Any, box: RequestBox) -> Options:
-        if not self.enabled:
-            return replace(self.default, mode="off")
+        default = self._default(request)
+        if not self.switch.on:
+            return replace(default, mode="off")
         field, xargs = getattr(request, "lam", None), getattr(request, "vllm_xargs", None)
         has_encoder = self.handler.compactors.encoder is not None
-        options = request_options(
-            self.default, header=box.options_header, field=field, xargs=xargs, has_encoder=has_encoder
-        )
+        options = request_options(default, header=box.options_header, field=field, xargs=xargs, has_encoder=has_encoder)
         if self._seam.harmony and options.mode != "off":
             raise OptionError("lam", options.mode, "off: the plugin cannot see how this model's prompts are rendered")
         return options
+
+    def _default(self, request: Any) -> Options:
+        return self._settings.rollout.default_for(getattr(request, "model", None), self._settings.options)
+
+    def _remember_off(self, request: Any, messages: Any, box: RequestBox) -> None:
+        """Note what vLLM gets while the plugin is off for a conversation for which it is on at other times.
+
+        Turning it on or off breaks the conversation's cached prefix once, and that is to be counted.
+        """
+        usually_on = self._default(request).mode == "on" and isinstance(messages, list)
+        if usually_on and self._pool.waiting("background") < MOST_IN_BACKGROUND:
+            self._later(self._note_off(list(messages), _salt(request, box)))
+
+    async def _note_off(self, given: list[Message], salt: str) -> None:
+        cause = await self._pool.submit(lambda: self.handler.note_off(given, salt), "background")
+        if cause is not None:
+            self.accounting.broken(cause)
 
     async def _compacted(self, options: Options, messages: list[Message], salt: str) -> Plan:
         lane = self.handler.compactors.lane(options.config)
         # Shielded: when the client is gone, what was begun ends in the memos, for whoever asks next.
         work = self._kept(self._pool.submit(lambda: self.handler.run(options, messages, salt), lane))
         try:
-            async with asyncio.timeout(TIME_LIMIT_SECONDS):
+            async with asyncio.timeout(self._settings.limits.time_limit_seconds):
                 plan = await asyncio.shield(work)
         except TimeoutError:
             self._later(self._note_failure(work, list(messages), salt))
             return failed_open(messages, "time_limit")
-        rate = EXACT_RECHECK_RATE if lane == "exact" else self.audit_rate
+        rate = EXACT_RECHECK_RATE if lane == "exact" else self._settings.encoder.audit_rate
         sampled = plan.report is not None and is_sampled(plan.report.prefix_digest, rate)
         if sampled and options.mode == "on" and self._pool.waiting("background") < MOST_IN_BACKGROUND:
             self._later(self._recheck(options.config, list(messages), plan.messages, salt))
@@ -157,7 +174,7 @@ class Admission:
         elif found == "defect":
             self.accounting.broken("defect")
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+    def _later(self, work: Coroutine[Any, Any, object]) -> None:
         async def guarded() -> None:
             try:
                 await work

@@ -8,9 +8,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from lam_vllm.serving.asgi import Scope
 from lam_vllm.types import Outcome, Report
 
-Api = Literal["chat", "responses", "messages", "tokenize"]
+Api = Literal["chat", "responses", "messages", "tokenize", "compact"]
 
 HEADER_LIMIT_BYTES = 1024
 
@@ -42,8 +43,10 @@ class RequestBox:
     options_header: str | None = None
     salt_header: str | None = None
     authorized: bool = True
+    scope: Scope | None = None
     response_started: bool = False
 
+    wants_usage: bool = False
     outcome: Outcome | None = None
     settled: list[Settled] = field(default_factory=list)
 

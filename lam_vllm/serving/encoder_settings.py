@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from lam_vllm.errors import OptionError
+from lam_vllm.serving.numbers import number_setting
 
 NAMES = ("encoder", "threads", "cpus", "audit_rate")
 AUDIT_RATE = 0.001
@@ -40,7 +41,7 @@ def encoder_settings(
         given["encoder"] or None,
         _threads(given["threads"], name_of("threads")),
         _cpus(given["cpus"], name_of("cpus")),
-        _rate(given["audit_rate"], name_of("audit_rate")),
+        number_setting(given["audit_rate"], name_of("audit_rate"), default=AUDIT_RATE, least=0, most=1),
     )
 
 
@@ -69,16 +70,6 @@ def _cpus(text: str, name: str) -> frozenset[int] | None:
     if not cores <= usable:
         raise OptionError(name, text, allowed)
     return frozenset(cores)
-
-
-def _rate(text: str, name: str) -> float:
-    try:
-        rate = float(text or AUDIT_RATE)
-    except ValueError:
-        rate = -1.0
-    if not 0.0 <= rate <= 1.0:
-        raise OptionError(name, text, "a number from 0 to 1")
-    return rate
 
 
 def _listed(cores: set[int]) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 from typing import NoReturn
 
 from lam_vllm.errors import LamError, MissingExtraError, OptionError, UnsupportedServerError
-from lam_vllm.serving.options import SETTINGS, server_settings, variable
+from lam_vllm.serving.settings import SETTINGS, Settings, key_of, server_settings, variable
 
 PLUGIN = "lam"
 PLUGIN_GROUP = "vllm.endpoint_plugins"
@@ -20,7 +20,9 @@ OTHER_GROUPS = (
     "vllm.io_processor_plugins",
     "vllm.stat_logger_plugins",
 )
+SHUTDOWN_SECONDS = 30
 _PREFIX = "--lam-"
+_PROCESS_FLAGS = ("--api-server-count", "-asc", "--data-parallel-size", "-dp")
 _NO_HOOK = "it runs no Python hook, so the plugin would not see a single request"
 
 
@@ -44,21 +46,51 @@ def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[list[s
     """vLLM's arguments without `--lam-*`, and the environment that says what those flags said.
 
     Raises:
-        OptionError: a `--lam-*` flag is unknown, has no value, or has one it cannot have.
+        OptionError: a `--lam-*` flag is unknown, has no value, or has one it cannot have; or a key is needed and there
+            is none, or it is none.
         InputFileError: `--lam-config` names no readable YAML mapping.
         MissingExtraError: vLLM is not installed.
         UnsupportedServerError: the arguments ask for a front end without Python, or the plugin cannot be found.
     """
-    arguments, flags = split_flags(argv)
-    prepared = {**environment, **{variable(field): value for field, value in flags.items()}}
-    server_settings(prepared, lambda field: _flag(field) if field in flags else variable(field))
+    arguments, prepared, settings, name_of = settings_of(argv, environment)
+    key_of(prepared, settings, processes_asked_for(arguments), name_of)
     if find_spec("vllm") is None:
         raise MissingExtraError("serve", "vllm", "the extra 'cpu' on a machine without a GPU")
     refuse_other_front_ends(arguments, environment)
     prepared["VLLM_PLUGINS"] = plugin_names(environment.get("VLLM_PLUGINS"))
-    if "--enable-prompt-tokens-details" not in _names(arguments):
-        arguments.append("--enable-prompt-tokens-details")
-    return arguments, prepared
+    return [*arguments, *_added(_names(arguments))], prepared
+
+
+def settings_of(
+    argv: Sequence[str], environment: Mapping[str, str]
+) -> tuple[list[str], dict[str, str], Settings, Callable[[str], str]]:
+    """What is left of `argv` without `--lam-*`, the environment with them, the settings, and what each is called.
+
+    Raises:
+        OptionError: a `--lam-*` flag is unknown, has no value, or has one it cannot have.
+        InputFileError: `--lam-config` names no readable YAML mapping.
+    """
+    rest, flags = split_flags(argv)
+    prepared = {**environment, **{variable(name): value for name, value in flags.items()}}
+
+    def name_of(name: str) -> str:
+        return _flag(name) if name in flags else variable(name)
+
+    return rest, prepared, server_settings(prepared, name_of), name_of
+
+
+def processes_asked_for(arguments: Sequence[str]) -> int:
+    """API processes and data-parallel replicas that vLLM's arguments name: a check before the start, not the last one.
+
+    What vLLM would not take for a number counts as one.
+    """
+    most = 1
+    for place, argument in enumerate(arguments):
+        flag, given, value = argument.partition("=")
+        if flag.replace("_", "-") in _PROCESS_FLAGS:
+            text = value if given else "".join(arguments[place + 1 : place + 2])
+            most = max(most, int(text) if text.isdecimal() else 1)
+    return most
 
 
 def split_flags(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -126,10 +158,20 @@ def start_command(arguments: Sequence[str]) -> list[str]:
     python = [sys.executable, "-m"]
     if _has_version("vllm"):
         return [*python, "vllm.entrypoints.cli.main", "serve", *arguments]
-    if "--api-server-count" in _names(arguments) or "-asc" in arguments:
+    if processes_asked_for(arguments) > 1:
         return [*python, "lam_vllm.serving.subcommand", "serve", *arguments]
     model = ["--model"] if arguments and not arguments[0].startswith("-") else []
     return [*python, "vllm.entrypoints.openai.api_server", *model, *arguments]
+
+
+def _added(given: set[str]) -> list[str]:
+    """Arguments of vLLM's that a user of agents wants, where they were not given.
+
+    Cached tokens in the usage; and an end that lets requests in flight end, where vLLM would cut them off.
+    """
+    details, shutdown = "--enable-prompt-tokens-details", "--shutdown-timeout"
+    added = [] if details in given else [details]
+    return added if shutdown in given else [*added, f"{shutdown}={SHUTDOWN_SECONDS}"]
 
 
 def _names(arguments: Sequence[str]) -> set[str]:

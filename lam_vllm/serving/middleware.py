@@ -1,21 +1,17 @@
-"""The outermost part of the plugin on each request: its box, its report header, and its time to first token."""
+"""The outermost part of the plugin on each request: its box, its report header, its time to first token, its usage."""
 
 from __future__ import annotations
 
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
 from lam_vllm.metrics import Metrics
+from lam_vllm.serving.asgi import App, Event, Receive, Scope, Send, header_of, path_of
 from lam_vllm.serving.box import Api, RequestBox, current_box, report_header
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Event: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Event]]
-Send: TypeAlias = Callable[[Event], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+from lam_vllm.serving.usage import with_original_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +29,7 @@ _TEXT_OF_BLOCK = ("text", "thinking", "partial_json")
 
 
 class LamMiddleware:
-    """Pure ASGI: hands every message on the moment it comes, streams included."""
+    """Pure ASGI: hands every message on the moment it comes, streams included, unless its usage has to change."""
 
     def __init__(self, app: App, *, metrics: Metrics, authorized: Callable[[Scope], bool]) -> None:
         self.app = app
@@ -48,9 +44,10 @@ class LamMiddleware:
             return
         box = RequestBox(
             api=_api_of(scope),
-            options_header=_header(scope, OPTIONS_HEADER),
-            salt_header=_header(scope, SALT_HEADER),
+            options_header=header_of(scope["headers"], OPTIONS_HEADER),
+            salt_header=header_of(scope["headers"], SALT_HEADER),
             authorized=self._authorized(scope),
+            scope=scope,
         )
         token = current_box.set(box)
         try:
@@ -62,11 +59,13 @@ class LamMiddleware:
         waits_for_token = False
 
         def noted(message: Event) -> Event:
-            nonlocal waits_for_token
+            nonlocal waits_for_token, send
             if message["type"] == "http.response.start":
                 box.response_started = True
                 waits_for_token = box.outcome is not None and _is_stream(message)
                 if box.settled:
+                    if box.wants_usage:
+                        send = with_original_tokens(send, box, message)
                     report = (REPORT_HEADER, report_header(box.settled))
                     return {**message, "headers": [*message.get("headers", ()), report]}
             elif waits_for_token and carries_token(message.get("body", b"")):
@@ -129,15 +128,10 @@ def _has_any(value: Any, *keys: str) -> bool:
 
 
 def _api_of(scope: Scope) -> Api:
-    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    path = path_of(scope)
     return next((api for prefix, api in _API_OF_PATH if path.startswith(prefix)), "chat")
 
 
-def _header(scope: Scope, name: str) -> str | None:
-    wanted = name.encode()
-    return next((value.decode("latin-1") for key, value in scope["headers"] if key.lower() == wanted), None)
-
-
 def _is_stream(message: Event) -> bool:
-    headers = message.get("headers", ())
-    return any(key.lower() == b"content-type" and value.startswith(b"text/event-stream") for key, value in headers)
+    kind = header_of(message.get("headers", ()), "content-type")
+    return kind is not None and kind.startswith("text/event-stream")

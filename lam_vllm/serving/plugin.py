@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lam_vllm.serving.options import Settings
+    from lam_vllm.serving.options import Options
+    from lam_vllm.serving.settings import Settings
     from lam_vllm.serving.work import Compactions
-    from lam_vllm.worker import WorkerClient
 
 SUPPORTED_VLLM = "0.32."
 SWITCH_SECONDS = 0.0005
@@ -48,32 +48,36 @@ class LamPlugin:
 
         Raises:
             UnsupportedServerError: this vLLM is not one that the plugin can hook, or serves a model that it cannot.
-            OptionError, InputFileError: a `LAM_*` setting is wrong.
+            OptionError, InputFileError: a `LAM_*` setting is wrong, or a key is needed and there is none.
             MissingExtraError, EncoderError: the encoder is needed, or was asked for, and cannot be loaded.
         """
         import vllm
 
         from lam_vllm.metrics import process_metrics
         from lam_vllm.serving.hook import install, install_refusal
-        from lam_vllm.serving.options import server_settings
         from lam_vllm.serving.service import build_service
+        from lam_vllm.serving.settings import key_of, settings_of_processes
+        from lam_vllm.serving.tracing import compaction_spans
 
-        renderer = state.online_renderer
+        renderer, processes = state.online_renderer, processes_of(engine_client)
         check_server(vllm.__version__, state, renderer)
-        settings = _with_model_window(server_settings(os.environ), renderer.model_config)
-        if renderer.use_harmony and settings.options.mode != "off":
+        settings = _with_model_window(settings_of_processes(os.environ, max(processes)), renderer.model_config)
+        if renderer.use_harmony and settings.is_on:
             raise _unsupported(
                 "GPT-OSS prompts are rendered on a path that no plugin sees; start the server without --lam-profile"
             )
+        key = key_of(os.environ, settings, max(processes))
         state.lam = build_service(
             settings,
+            key=key,
             metrics=process_metrics(),
-            compactors=_compactions(settings, renderer),
+            compactors=_compactions(settings, renderer, key),
             vllm_version=vllm.__version__,
+            processes=processes[0],
             seam=_seam(renderer.use_harmony),
         )
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
-        install(renderer, state.lam.admission)
+        install(renderer, state.lam.admission, compaction_spans())
         if renderer.use_harmony:
             install_refusal(renderer, state.lam.admission)
 
@@ -104,48 +108,41 @@ def check_server(version: str, state: Any, renderer: Any) -> None:
             raise _unsupported(f"{name} does not use the server's online_renderer")
 
 
+def processes_of(engine_client: Any) -> tuple[int, int]:
+    """How many API processes this server has, and how many replicas of it there are, on other hosts perhaps.
+
+    vLLM's own arguments do not tell: its module entry takes a number of API processes and starts one.
+    """
+    config = getattr(engine_client, "vllm_config", None)  # a server that only renders has no engine
+    parallel = getattr(config, "parallel_config", None)
+    return getattr(parallel, "_api_process_count", 1), getattr(parallel, "data_parallel_size", 1)
+
+
 def _unsupported(why: str) -> Exception:
     from lam_vllm.errors import UnsupportedServerError
 
     return UnsupportedServerError(f"lam-vllm cannot work in this server: {why}")
 
 
-def _compactions(settings: Settings, renderer: Any) -> Compactions:
+def _compactions(settings: Settings, renderer: Any, key: bytes) -> Compactions:
     """Compactors of this process and, where an encoder is named or needed, its worker process, ready.
 
     Raises:
         EncoderError: the encoder cannot be loaded, or the model's tokenizer cannot be given to its process.
     """
-    from lam_vllm.compactors import Compactors
-    from lam_vllm.serving.work import Compactions
-    from lam_vllm.tokens import token_counter
-
-    tokenizer, name = renderer.renderer.get_tokenizer(), str(renderer.model_config.tokenizer)
-    here = Compactors(token_counter(tokenizer), tokenizer_name=name)
-    needed = settings.options.config.profile in ("guarded", "paper")
-    if settings.encoder.name is None and not needed:
-        return Compactions(here)
-    return Compactions(here, _worker(settings, tokenizer, name))
-
-
-def _worker(settings: Settings, tokenizer: Any, tokenizer_name: str) -> WorkerClient:
-    from lam_vllm.encoders.load import DEFAULT_ENCODER
-    from lam_vllm.errors import EncoderError
     from lam_vllm.metrics import process_metrics
-    from lam_vllm.tokens import portable_tokenizer
-    from lam_vllm.worker import Setup, WorkerClient
+    from lam_vllm.serving.service import build_compactions
+    from lam_vllm.tokens import portable_tokenizer, token_counter
 
-    encoder, name = settings.encoder, settings.encoder.name or DEFAULT_ENCODER
-    setup = Setup(name, portable_tokenizer(tokenizer), tokenizer_name, encoder.threads, encoder.cpus)
-    try:
-        return WorkerClient(setup, process_metrics().worker_restarts.inc)
-    except EncoderError as error:
-        if encoder.name is not None:
-            raise
-        raise EncoderError(
-            f"the profile {settings.options.config.profile!r} needs an encoder; none is named, and the default "
-            f"{DEFAULT_ENCODER!r} cannot be had ({error}): pass --lam-encoder NAME, or use --lam-profile exact"
-        ) from error
+    tokenizer = renderer.renderer.get_tokenizer()
+    return build_compactions(
+        settings,
+        key=key,
+        count_tokens=token_counter(tokenizer),
+        portable=lambda: portable_tokenizer(tokenizer),
+        tokenizer_name=str(renderer.model_config.tokenizer),
+        metrics=process_metrics(),
+    )
 
 
 def _with_model_window(settings: Settings, model_config: Any) -> Settings:
@@ -153,11 +150,16 @@ def _with_model_window(settings: Settings, model_config: Any) -> Settings:
     text = model_config.hf_text_config
     window = getattr(text, "sliding_window", None)
     kinds = set(getattr(text, "layer_types", None) or ["sliding_attention"])
-    config = settings.options.config
-    if not window or kinds != {"sliding_attention"} or config.max_reference_distance_tokens is not None:
+    if not window or kinds != {"sliding_attention"}:
         return settings
-    config = config.model_copy(update={"max_reference_distance_tokens": int(window)})
-    return replace(settings, options=replace(settings.options, config=config))
+
+    def within(options: Options) -> Options:
+        if options.config.max_reference_distance_tokens is not None:
+            return options
+        return replace(options, config=options.config.model_copy(update={"max_reference_distance_tokens": int(window)}))
+
+    models = {name: within(options) for name, options in settings.rollout.models.items()}
+    return replace(settings, options=within(settings.options), rollout=replace(settings.rollout, models=models))
 
 
 def _seam(harmony: bool) -> Any:

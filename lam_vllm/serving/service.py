@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
-import secrets
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
+from lam_vllm.compactors import Compactors
 from lam_vllm.encoders.base import Encoder
-from lam_vllm.metrics import Metrics
+from lam_vllm.encoders.load import DEFAULT_ENCODER
+from lam_vllm.errors import EncoderError
+from lam_vllm.metrics import STORES, Metrics
 from lam_vllm.pool import Pool
-from lam_vllm.records import RecordStore
+from lam_vllm.records import open_records
 from lam_vllm.serving.admission import Admission, Seam
-from lam_vllm.serving.options import Settings
 from lam_vllm.serving.prefix_watch import PrefixWatch
+from lam_vllm.serving.prompt_tokens import PromptTokens
+from lam_vllm.serving.settings import Settings
+from lam_vllm.serving.tracing import CompactionSpans
 from lam_vllm.serving.warming import Warming
 from lam_vllm.serving.work import Compactions, Handler
-from lam_vllm.worker import EncoderFacts
+from lam_vllm.tokens import PortableTokenizer
+from lam_vllm.worker import EncoderFacts, Setup, WorkerClient
 
-RECORD_BYTES = 64_000_000
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What stands in for an engine: who counts the tokens of its prompts, and who writes the spans of its requests."""
+
+    prompt_tokens: PromptTokens
+    spans: CompactionSpans | None = None
 
 
 @dataclass(frozen=True)
 class Service:
-    """The plugin's state on `app.state.lam`: what the routes read and the hook uses."""
+    """The plugin's state on `app.state.lam`: what the routes read and the hook uses.
+
+    `alone` is there where no engine is: in a server that has the routes alone. `processes` share the metrics and the
+    switch with this one. `stopping` is set when the server goes down: who only waits shall not be waited for.
+    """
 
     settings: Settings
     admission: Admission
@@ -29,7 +46,10 @@ class Service:
     warming: Warming
     pool: Pool
     metrics: Metrics
-    vllm_version: str
+    vllm_version: str | None
+    processes: int = 1
+    alone: Alone | None = None
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def encoder(self) -> Encoder | EncoderFacts | None:
@@ -37,28 +57,89 @@ class Service:
         return self.handler.compactors.encoder
 
     def close(self) -> None:
-        """Drop work that has not begun, fail what waits for the worker process, and end that process."""
+        """Drop work that has not begun, fail what waits for the worker process, end that process, close the store."""
         if self.handler.compactors.client is not None:
             self.handler.compactors.client.close()
         self.pool.close()
+        self.handler.records.close()
+
+
+def build_compactions(
+    settings: Settings,
+    *,
+    key: bytes,
+    count_tokens: Callable[[str], int],
+    portable: Callable[[], PortableTokenizer],
+    tokenizer_name: str,
+    metrics: Metrics,
+) -> Compactions:
+    """Compactors of this process and, where an encoder is named or needed, its worker process, ready.
+
+    `count_tokens` and `portable` are the served model's tokenizer, here and for the other process.
+
+    Raises:
+        EncoderError: the encoder cannot be loaded, or the tokenizer cannot be given to its process.
+    """
+    here = Compactors(count_tokens, None, tokenizer_name, settings.limits.memo_bytes)
+    encoder, needed = settings.encoder, settings.profiles & {"guarded", "paper"}
+    if encoder.name is None and not needed:
+        return Compactions(here)
+    name = encoder.name or DEFAULT_ENCODER
+    setup = Setup(
+        name,
+        portable(),
+        tokenizer_name,
+        encoder.threads,
+        encoder.cpus,
+        store=settings.store,
+        key=key,
+        memo_bytes=settings.limits.memo_bytes,
+    )
+    try:
+        return Compactions(here, _worker(setup, settings, metrics))
+    except EncoderError as error:
+        if encoder.name is not None:
+            raise
+        raise EncoderError(
+            f"the profile {min(filter(None, needed))!r} needs an encoder; none is named, and the default {name!r} "
+            f"cannot be had ({error}): pass --lam-encoder NAME, or use --lam-profile exact"
+        ) from error
+
+
+def _worker(setup: Setup, settings: Settings, metrics: Metrics) -> WorkerClient:
+    return WorkerClient(
+        setup,
+        metrics.worker_restarts.inc,
+        on_store_error=metrics.store_errors.labels("embeddings").inc,
+        stuck_seconds=settings.limits.time_limit_seconds,
+    )
 
 
 def build_service(
     settings: Settings,
     *,
+    key: bytes,
     metrics: Metrics,
     compactors: Compactions,
-    vllm_version: str,
     seam: Seam,
+    vllm_version: str | None,
+    processes: int = 1,
+    alone: Alone | None = None,
 ) -> Service:
-    """A service with empty books. The key of the record ids is new in every process, so no id outlives it.
+    """A service with empty books. `key` names and guards what is kept: ids outlive the process if it does.
 
     Raises:
-        MissingExtraError: the default profile needs an encoder and there is none.
+        MissingExtraError: a default profile needs an encoder and there is none; or the store needs an extra.
+        OptionError: the store cannot be opened.
     """
-    handler = Handler(compactors, PrefixWatch(), RecordStore(RECORD_BYTES, secrets.token_bytes(32)))
-    handler.compactors.get(settings.options.config)  # a default that cannot work must stop the server, not a request
+    records = open_records(settings.store, key, metrics.store_errors.labels("records").inc)
+    shared = compactors.client is not None and settings.store.url is not None
+    for store in STORES if shared else ("records",):
+        metrics.store_cap_bytes.labels(store).set(settings.store.max_bytes)
+    handler = Handler(compactors, PrefixWatch(), records)
+    for options in (settings.options, *settings.rollout.models.values()):
+        compactors.get(options.config)  # a default that cannot work must stop the server, not a request
     pool = Pool(metrics.queue_depth)
-    admission = Admission(settings.options, handler, pool, metrics, seam, settings.encoder.audit_rate)
-    warming = Warming(handler.compactors, pool, admission.accounting)
-    return Service(settings, admission, handler, warming, pool, metrics, vllm_version)
+    admission = Admission(settings, handler, pool, metrics, seam)
+    warming = Warming(compactors, pool, admission.accounting)
+    return Service(settings, admission, handler, warming, pool, metrics, vllm_version, processes, alone)

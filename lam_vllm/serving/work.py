@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lam_vllm.compactor import Compactor
@@ -29,7 +29,10 @@ Difference = Literal["defect", "guard_band"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to hand to vLLM, and why. `messages` is the object that was given unless its text had to change."""
+    """What to hand to vLLM, and why. `messages` is the object that was given unless its text had to change.
+
+    `records` holds for each decision the id of the text that it removed, None where that is not kept.
+    """
 
     messages: Any
     outcome: Outcome
@@ -37,6 +40,8 @@ class Plan:
     report: Report | None = None
     prefix_break: Cause | None = None
     seconds: float = 0.0
+    decisions: tuple[Decision, ...] = ()
+    records: tuple[str | None, ...] = ()
 
 
 class Compactions:
@@ -69,6 +74,11 @@ class Compactions:
         """Where work under this config runs: apart from what encodes, if it never does."""
         return "exact" if self.encoder is None or config.profile == "exact" else "encoder"
 
+    @property
+    def store_bytes(self) -> int:
+        """Bytes of embeddings in the store that processes share; 0 where there is none."""
+        return self.client.held.store_bytes if self.client is not None else 0
+
     def memo_bytes(self) -> dict[str, int]:
         """Bytes held by the memos of both processes."""
         held = self.client.held if self.client is not None else Held()
@@ -95,8 +105,16 @@ class Handler:
         outcome, reason = _outcome(options, compaction)
         # An escaped stub-like line changes bytes without removing any, so `messages` decides here, not `changed`.
         emitted = compaction.messages if options.mode == "on" else messages
-        cause = self._keep_books(options, messages, emitted, compaction, salt)
-        return Plan(emitted, outcome, reason, compaction.report, cause)
+        plan = Plan(emitted, outcome, reason, compaction.report, decisions=compaction.decisions)
+        try:
+            return replace(
+                plan,
+                records=self._keep_records(options, messages, compaction, salt),
+                prefix_break=self._watch(options, messages, emitted, compaction.report, salt),
+            )
+        except Exception as error:  # noqa: BLE001 - the books are no reason to lose a good compaction
+            self.log(error)
+            return plan
 
     def difference(self, config: CompactorConfig, given: list[Message], emitted: str, salt: str) -> Difference | None:
         """Why computing `given` again, from nothing and canonically, ends in another digest than `emitted`, or None.
@@ -113,6 +131,10 @@ class Handler:
         if canonical == emitted:
             return None
         return "defect" if digest() == canonical else "guard_band"
+
+    def note_off(self, messages: Sequence[Message], salt: str) -> Cause | None:
+        """Remember that the originals went through because compaction was off; why that broke a prefix, or None."""
+        return self.watch.note(salt, messages, messages, "off")
 
     def note_failure(self, messages: Sequence[Message], salt: str) -> None:
         """Remember that the originals went through, so that the break which follows is counted under its cause."""
@@ -140,19 +162,15 @@ class Handler:
             self.log(error)
             return compactor.compact(messages, salt=salt, use_memo=False, canonical=True)
 
-    def _keep_books(
-        self, options: Options, given: list[Message], emitted: Any, compaction: Compaction, salt: str
-    ) -> Cause | None:
-        try:
-            if options.store and options.mode == "on":
-                for decision in compaction.decisions:
-                    if text := removed_text(given, decision):
-                        self.records.put(salt, text)
-            config = compaction.report.config_digest if options.mode == "on" else "observe"
-            return self.watch.note(salt, given, emitted, config)
-        except Exception as error:  # noqa: BLE001 - the books are no reason to lose a good compaction
-            self.log(error)
-            return None
+    def _keep_records(
+        self, options: Options, given: list[Message], compaction: Compaction, salt: str
+    ) -> tuple[str | None, ...]:
+        keeps = options.store and options.mode == "on"
+        texts = [removed_text(given, decision) if keeps else "" for decision in compaction.decisions]
+        return tuple(self.records.put(salt, text) if text else None for text in texts)
+
+    def _watch(self, options: Options, given: list[Message], emitted: Any, report: Report, salt: str) -> Cause | None:
+        return self.watch.note(salt, given, emitted, report.config_digest if options.mode == "on" else "observe")
 
 
 def removed_text(messages: Sequence[Message], decision: Decision) -> str:

@@ -54,12 +54,35 @@ def main() -> None:
     worker.serve()
 
 
+class Count:
+    """A sum to which several threads add."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._lock = Lock()
+
+    def add(self, more: int) -> None:
+        """Add so many."""
+        with self._lock:
+            self.total += more
+
+
 class Worker:
     """The encoder, the compactors, and the threads in which requests wait for them."""
 
     def __init__(self, setup: Setup, connection: Connection[object, object]) -> None:
-        self._pool = open_pool(setup.encoder, setup.threads)
-        self._compactors = Compactors(portable_token_counter(setup.tokenizer), self._pool, setup.tokenizer_name)
+        self._store_errors = Count()
+        self._pool = open_pool(
+            setup.encoder,
+            setup.threads,
+            memo_bytes=setup.memo_bytes,
+            store=setup.store,
+            key=setup.key,
+            on_error=self._store_errors.add,
+        )
+        self._compactors = Compactors(
+            portable_token_counter(setup.tokenizer), self._pool, setup.tokenizer_name, setup.memo_bytes
+        )
         self._connection = connection
         self._sending = Lock()
         Thread(target=self._beat, name="lam-heartbeat", daemon=True).start()
@@ -90,12 +113,22 @@ class Worker:
 
     def _send(self, number: int | None, answer: object) -> None:
         try:
-            held = Held(self._compactors.memo_bytes_used, self._pool.memo.nbytes, self._pool.batches)
             with self._sending:
-                self._connection.send((number, answer, held))
+                self._connection.send((number, answer, self._held()))
         except BaseException:  # an answer that is lost would be waited for
             logger.exception("an answer cannot be sent")
             os._exit(1)
+
+    def _held(self) -> Held:
+        pool = self._pool
+        return Held(
+            self._compactors.memo_bytes_used,
+            pool.memo.nbytes,
+            pool.batches,
+            pool.batch_seconds,
+            pool.shared_bytes,
+            self._store_errors.total,
+        )
 
     def _do(self, job: Job) -> Compacted | Warmed:
         compactor = self._compactors.get(job.config)

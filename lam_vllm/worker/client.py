@@ -17,7 +17,8 @@ from threading import Condition, Lock, Thread
 from typing import TypeAlias, cast
 
 from lam_vllm.errors import EncoderError, EncoderUnreachableError, WorkerLostError
-from lam_vllm.worker.jobs import Compacted, EncoderFacts, Failure, Held, Job, Setup, Warmed
+from lam_vllm.stores import OnError
+from lam_vllm.worker.jobs import HEARTBEAT_SECONDS, Compacted, EncoderFacts, Failure, Held, Job, Setup, Warmed
 
 logger = logging.getLogger(__name__)
 
@@ -35,20 +36,29 @@ ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES}
 START_SECONDS = 1_800.0
 """How long a worker may take to load its encoder: it may have to fetch it."""
 SILENT_SECONDS, STUCK_SECONDS = 60.0, 300.0
-"""A worker that gives no sign of life so long, or ends neither a batch nor a job while some wait, is ended."""
+"""A worker that gives no sign of life so long, or has a batch in hand or jobs waiting and ends none, is ended."""
 
 
 class WorkerClient:
     """One worker process. Safe to use from several threads.
 
-    `restarts` counts how often it was started again, `held` says what its memos held at its last answer.
+    `restarts` counts how often it was started again, `held` says what its memos held at its last answer, and
+    `on_store_error` is told how much its store has lost since it was last told.
     """
 
-    def __init__(self, setup: Setup, on_restart: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        on_restart: Callable[[], object] = lambda: None,
+        on_store_error: OnError = lambda _errors: None,
+        stuck_seconds: float = STUCK_SECONDS,
+    ) -> None:
         self.restarts = 0
         self.held = Held()
         self._setup = setup
         self._on_restart = on_restart
+        self._on_store_error = on_store_error
+        self._stuck = stuck_seconds
         self._numbers = count()
         self._waiting: dict[int, Future[Answer]] = {}
         self._sending = Lock()
@@ -154,10 +164,11 @@ class WorkerClient:
 
     def _hand_out(self, pipe: _Pipe) -> None:
         """Hand out answers until the worker is gone, or as good as gone."""
-        moved = time.monotonic()
-        while time.monotonic() - moved < STUCK_SECONDS:
+        self.held, moved = Held(), time.monotonic()
+        silent = min(SILENT_SECONDS, max(self._stuck, 3 * HEARTBEAT_SECONDS))
+        while time.monotonic() - moved < self._stuck and self.held.batch_seconds < self._stuck:
             try:
-                if not pipe.poll(SILENT_SECONDS):
+                if not pipe.poll(silent):
                     break
                 number, answer, held = cast("_Said", pipe.recv())
             except (EOFError, OSError):
@@ -167,7 +178,9 @@ class WorkerClient:
                 return
             if number is not None or held.batches != self.held.batches or not self._waiting:
                 moved = time.monotonic()
-            self.held = held
+            errors, self.held = held.store_errors - self.held.store_errors, held
+            if errors:
+                self._on_store_error(errors)
             if number is not None:
                 self._hand(number, answer)
         logger.error("lam: the worker process does not move; it is ended")

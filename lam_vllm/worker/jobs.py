@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from lam_vllm.compactors import MEMO_BYTES
 from lam_vllm.config import CompactorConfig
 from lam_vllm.encoders.two_pass import FastPass
+from lam_vllm.stores import StoreSettings
 from lam_vllm.tokens import PortableTokenizer
 from lam_vllm.types import Decision, Message, Report, Work
 
@@ -17,13 +19,20 @@ HEARTBEAT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a worker is started with. `threads` encode; `cpus` are the cores of the process, None for any."""
+    """What a worker is started with. `threads` encode; `cpus` are the cores of the process, None for any.
+
+    `store` is where embeddings are shared with processes of the same `key`: with none, where it is this memory.
+    `memo_bytes` is the cap of the memo of prefixes and of the memo of embeddings, each.
+    """
 
     encoder: str
     tokenizer: PortableTokenizer
     tokenizer_name: str
     threads: int = 1
     cpus: frozenset[int] | None = None
+    store: StoreSettings | None = field(default=None, repr=False)  # its URL may hold a password
+    key: bytes = field(default=b"", repr=False)
+    memo_bytes: int = MEMO_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +101,14 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Bytes that a worker holds in its memos, and how many batches it encoded so far."""
+    """Bytes that a worker holds in its memos and its store, and how many batches it encoded so far.
+
+    `batch_seconds` is how long the oldest batch in hand has been so; `store_errors` is what the store lost so far.
+    """
 
     prefix_bytes: int = 0
     embedding_bytes: int = 0
     batches: int = 0
+    batch_seconds: float = 0.0
+    store_bytes: int = 0
+    store_errors: int = 0

@@ -26,9 +26,10 @@ from lam_vllm.encoders.pool import EncoderPool
 from lam_vllm.encoders.two_pass import FastPass, band_around, measure_band
 from lam_vllm.evaluation.corpus import Run
 from lam_vllm.messages import quick_digests
-from lam_vllm.records import RecordStore
+from lam_vllm.records import open_records
 from lam_vllm.serving.prefix_watch import PrefixWatch
 from lam_vllm.serving.work import Compactions, Handler
+from lam_vllm.stores import StoreSettings
 from lam_vllm.types import Compaction, Embedding
 from lam_vllm.windows import fixed_windows, line_windows
 
@@ -266,7 +267,9 @@ def test_the_audit_tells_a_guard_band_that_is_too_narrow(
     with laboratory.pool(precisions(laboratory)[-1], 8, guard_band=band) as (pool, counting):
         counting.disturb = disturb
         compactors = Compactors(laboratory.count_tokens, pool, "smollm2")
-        auditor = Handler(Compactions(compactors), PrefixWatch(), RecordStore(1_000_000, bytes(32)))
+        auditor = Handler(
+            Compactions(compactors), PrefixWatch(), open_records(StoreSettings(None, 1_000_000, 1_000.0), bytes(32))
+        )
         emitted = auditor.compactors.get(config).compact(messages, salt="s").messages
         assert auditor.difference(config, messages, quick_digests(emitted, "s")[-1], "s") == found
         by_comparison = laboratory.differing(pool, ["taubench_airline/7/0"])

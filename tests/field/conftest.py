@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from lam_vllm import Compactor, make_config
 from lam_vllm.encoders.base import Encoder, EncoderLike
 from lam_vllm.types import Embedding, Message
+from tests.redis_server import RedisServer
 
 from .agent import MODELS, Answer, Make
 
@@ -95,3 +96,12 @@ def answers(served_tokenizer: Any) -> Answer:
         return said
 
     return generate
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a real Redis listens."""
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    server.start()
+    yield server.url
+    server.stop()

@@ -6,9 +6,11 @@ import asyncio
 import copy
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -16,16 +18,18 @@ from lam_vllm import Compactor, CompactorConfig, MissingExtraError, OptionError,
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.messages import LOOK_UP_TOOL
 from lam_vllm.metrics import Metrics
-from lam_vllm.records import RecordStore
+from lam_vllm.records import LookUp, open_records
 from lam_vllm.serving.box import Settled, current_box
 from lam_vllm.serving.middleware import LamMiddleware
-from tests.serving.fakes import Server
+from lam_vllm.stores import StoreSettings
+from tests.serving.fakes import KEY, Server, with_client
 
 from .agent import LINES, MODULE, OTHER, Make, agent, emitted, listing, numbered
 
 LISTING = listing("berth", "crew", "tide")
 EDITED = MODULE.replace("timeout=30)", "timeout=31)")
 REPEATED = agent(MODULE, OTHER, MODULE, tool="read")
+WEEK = 604_800.0
 STREAMED = {
     "/v1/chat/completions": b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n',
     "/v1/responses": b'data: {"type":"response.output_text.delta","delta":"a"}\n\n',
@@ -120,7 +124,7 @@ def test_f73_a_conversation_with_a_look_up_streams_as_it_would_have(stream: bool
 
 def test_f74_answers_need_no_store() -> None:
     normal, tiny, off, restarted = Server(), Server(), Server(), Server()
-    tiny.service.handler.records = RecordStore(0, b"k" * 32)
+    tiny.service.handler.records = open_records(StoreSettings(None, 0, WEEK), KEY)
     expected = through_hook(normal, REPEATED)[1]
     assert normal.service.handler.records.bytes_used > 0
     assert through_hook(tiny, REPEATED)[1] == expected
@@ -132,9 +136,52 @@ def test_f74_answers_need_no_store() -> None:
 def test_f74_text_whose_record_is_gone_still_stands_in_the_conversation(count_tokens: Callable[[str], int]) -> None:
     compaction = Compactor(make_config({"profile": "exact"}), count_tokens).compact(REPEATED)
     (cut,) = compaction.decisions
-    store = RecordStore(len(MODULE), b"k" * 32)  # with its overhead the text is over the cap
-    assert store.get("", store.put("", MODULE)) is None
+    records = open_records(StoreSettings(None, len(MODULE), WEEK), KEY)  # with its overhead the text is over the cap
+    assert records.look_up("", records.put("", MODULE)) == LookUp(None, known=True)
     assert look_up(compaction.messages, cut.target_result, 1, len(LINES)) == MODULE
+
+
+async def fetched(client: httpx.AsyncClient, identity: str, *salts: str) -> list[int]:
+    """How the route answers to look-ups under these salts."""
+    answers = [await client.get(f"/records/{identity}", headers={"x-lam-cache-salt": salt}) for salt in salts]
+    assert all(answer.json() == {"id": identity, "text": MODULE} for answer in answers if answer.status_code == 200)
+    return [answer.status_code for answer in answers]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> StoreSettings:
+    url = None if request.param == "memory" else str(tmp_path / "rows.sqlite")
+    return StoreSettings(url, 64_000_000, WEEK)
+
+
+def test_f74_a_text_that_is_kept_no_more_is_gone_and_one_that_never_was_is_unknown(store: StoreSettings) -> None:
+    server = Server(store=store)
+    records = server.service.handler.records
+    identity = records.put("a", MODULE)
+    made_up = [identity[:-1] + ("0" if identity[-1] != "0" else "1"), identity[:-1], "0" * len(identity), "x"]
+
+    async def use(client: httpx.AsyncClient) -> None:
+        assert await fetched(client, identity, "a", "b", "") == [200, 404, 404]
+        assert [await fetched(client, each, "a") for each in made_up] == [[404]] * 4
+        assert records.forget("a") == 1
+        assert await fetched(client, identity, "a", "b", "") == [410, 404, 404]
+
+    with_client(server, use)
+    assert server.service.metrics.counts("lookups") == {"found": 1, "expired": 1, "unknown": 8}
+    server.service.close()
+
+
+def test_f74_after_a_restart_a_text_is_there_or_gone_and_never_unknown(store: StoreSettings) -> None:
+    before = Server(store=store)
+    identity = before.service.handler.records.put("a", MODULE)
+    before.service.close()
+    after = Server(store=store)
+
+    async def use(client: httpx.AsyncClient) -> None:
+        assert await fetched(client, identity, "a", "b") == [410 if store.url is None else 200, 404]
+
+    with_client(after, use)
+    after.service.close()
 
 
 OPTIONS: dict[str, tuple[str, Any]] = {

@@ -12,6 +12,7 @@ import pytest
 
 from lam_vllm import Compactor, OptionError, make_config
 from lam_vllm.encoders.base import Encoder
+from lam_vllm.records import LookUp
 from lam_vllm.serving.box import RequestBox
 from tests.serving.fakes import Server
 
@@ -63,8 +64,8 @@ def test_f79_a_record_is_found_under_its_own_salt_alone() -> None:
     ask(server, REPEATED, cache_salt="a")
     records = server.service.handler.records
     own = records.put("a", MODULE)
-    assert records.get("a", own) == MODULE
-    assert [records.get(salt, own) for salt in ("", "b", "aa")] == [None] * 3
+    assert records.look_up("a", own).text == MODULE
+    assert [records.look_up(salt, own) for salt in ("", "b", "aa")] == [LookUp(None, known=False)] * 3
 
 
 @pytest.mark.parametrize("api", ["chat", "responses", "messages", "tokenize"])

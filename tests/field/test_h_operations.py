@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, get_args
 
 import httpx
@@ -17,13 +19,18 @@ from lam_vllm.compactors import MAX_COMPACTORS
 from lam_vllm.config import CompactorConfig
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.errors import EncoderError
-from lam_vllm.metrics import APIS, CAUSES, NO_REASON, SOURCES, STAGES
-from lam_vllm.records import RecordStore
+from lam_vllm.metrics import APIS, CAUSES, LOOKUPS, NO_REASON, SOURCES, STAGES, STORES
+from lam_vllm.prefix_memo import PrefixMemo
+from lam_vllm.records import RecordStore, open_records
 from lam_vllm.serving.box import RequestBox
 from lam_vllm.serving.prefix_watch import PrefixWatch
+from lam_vllm.serving.rollout import Rollout
 from lam_vllm.serving.routes import make_router
+from lam_vllm.stores import StoreError, StoreSettings
+from lam_vllm.stores.behind import RowsBehind
+from lam_vllm.stores.redis import RedisRows
 from lam_vllm.types import Layer, Outcome, Reason
-from tests.serving.fakes import RefusedError, Server
+from tests.serving.fakes import KEY, RefusedError, Server, with_client
 
 from .agent import LINES, MODULE, OTHER, Make, agent, emitted, ledger, listing, numbered
 
@@ -128,7 +135,7 @@ def test_f87_the_loop_answers_while_every_compactor_is_at_work() -> None:
 def test_f89_everything_that_is_kept_has_a_bound() -> None:
     server = Server()
     handler = server.service.handler
-    handler.records = RecordStore(5_000, b"k" * 32)
+    handler.records = open_records(StoreSettings(None, 5_000, 604_800.0), KEY)
     handler.watch = PrefixWatch(max_messages=40)
     for number in range(3 * MAX_COMPACTORS):
         ask(server, agent(f"{number}\n{MODULE}", OTHER, f"{number}\n{MODULE}"), lam={"exclude_tools": [f"t{number}"]})
@@ -138,6 +145,25 @@ def test_f89_everything_that_is_kept_has_a_bound() -> None:
     assert len(handler.compactors.here._by_config) == MAX_COMPACTORS
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_f89_a_store_that_outlives_the_process_keeps_to_its_bytes_and_loses_the_oldest_first(
+    kind: str, tmp_path: Path, redis_url: str
+) -> None:
+    store = StoreSettings(redis_url if kind == "redis" else str(tmp_path / "rows.sqlite"), 5_000, 604_800.0)
+    server = Server(store=store)
+    texts = [f"{number}\n{MODULE}" for number in range(8)]
+    identities = [server.service.handler.records.put("", text) for text in texts]
+    server.service.close()  # what waits is written
+
+    again = Server(store=store).service
+    again.handler.records.check_integrity()
+    kept = [again.handler.records.look_up("", identity) for identity in identities]
+    assert all(one.known for one in kept)
+    assert [one.text for one in kept] == [None] * 5 + texts[5:]
+    assert again.metrics.store_cap_bytes.labels("records")._value.get() == 5_000
+    again.close()
+
+
 def test_f89_the_memo_of_prefixes_keeps_to_its_bytes_and_loses_the_oldest_first(
     make: Make, count_tokens: Callable[[str], int], remembering: Encoder
 ) -> None:
@@ -145,7 +171,7 @@ def test_f89_the_memo_of_prefixes_keeps_to_its_bytes_and_loses_the_oldest_first(
     encoder = None if config.profile == "exact" else remembering
     one = Compactor(config, count_tokens, encoder)
     one.compact(REPEATED)
-    compactor = Compactor(config, count_tokens, encoder, memo_bytes=int(3.5 * one.memo_bytes_used))
+    compactor = Compactor(config, count_tokens, encoder, memo=PrefixMemo(int(3.5 * one.memo_bytes_used)))
     for salt in "abcde":
         compactor.compact(REPEATED, salt=salt)
         assert compactor.memo_bytes_used <= 3.5 * one.memo_bytes_used
@@ -155,7 +181,7 @@ def test_f89_the_memo_of_prefixes_keeps_to_its_bytes_and_loses_the_oldest_first(
 
 
 def test_f89_a_conversation_larger_than_the_memo_is_compacted_and_not_kept(count_tokens: Callable[[str], int]) -> None:
-    compactor = Compactor(make_config({"profile": "exact"}), count_tokens, memo_bytes=100)
+    compactor = Compactor(make_config({"profile": "exact"}), count_tokens, memo=PrefixMemo(100))
     assert compactor.compact(REPEATED).changed
     assert compactor.memo_bytes_used == 0
 
@@ -166,9 +192,11 @@ def test_f90_no_request_writes_a_line_above_debug(caplog: pytest.LogCaptureFixtu
     for number in range(3):
         every_outcome(server, number)
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG] == []
-    assert {outcome for outcome in get_args(Outcome) if any(f"/{outcome}/" in key for key in counted(server))} == {
-        *get_args(Outcome)
-    } - {"failed_open"}
+    assert {
+        outcome
+        for outcome in get_args(Outcome)
+        if any(f"/{outcome}/" in key and number for key, number in counted(server).items())
+    } == {*get_args(Outcome)} - {"failed_open"}
 
 
 def test_f90_a_failure_that_lasts_writes_one_traceback_and_not_one_a_request(caplog: pytest.LogCaptureFixture) -> None:
@@ -182,12 +210,30 @@ def test_f90_a_failure_that_lasts_writes_one_traceback_and_not_one_a_request(cap
     assert len([record for record in caplog.records if record.levelno > logging.DEBUG]) == 1
 
 
+def test_f90_a_store_that_is_gone_writes_one_line_and_not_one_a_request(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    server, errors = Server(), Counter[str]()
+    gone = RedisRows("redis://127.0.0.1:1/0", "records", 64_000_000, 604_800.0)
+    rows = RowsBehind(gone, lambda lost: errors.update(lost=lost), label="the store", pause_seconds=0.0)
+    records = server.service.handler.records = RecordStore(rows, KEY)
+    for number in range(20):
+        ask(server, agent(f"{number}\n{MODULE}", MODULE, f"{number}\n{MODULE}"))
+        with pytest.raises(StoreError):
+            records.look_up("", f"{number:064x}")
+    assert server.counted("changed", "none") == 20
+    assert errors["lost"] >= 20
+    records.close()
+    lines = [record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG]
+    assert len(lines) == 1 and lines[0].startswith("lam: the store failed and is tried again")
+
+
 def counted(server: Server) -> dict[str, float]:
     return server.service.metrics.counts("requests")
 
 
-def test_f91_labels_come_from_fixed_sets_and_100_visitors_add_no_series() -> None:
-    server = Server()
+@pytest.mark.parametrize("share", [1.0, 0.0])
+def test_f91_labels_come_from_fixed_sets_and_100_visitors_add_no_series(share: float) -> None:
+    server = Server(rollout=Rollout(share))
     every_outcome(server, 0)
     before = labels(server)
     allowed = {
@@ -199,13 +245,30 @@ def test_f91_labels_come_from_fixed_sets_and_100_visitors_add_no_series() -> Non
         "cause": {*CAUSES},
         "source": {*SOURCES},
         "memo": {"prefix", "embedding"},
-        "store": {"records"},
+        "store": {*STORES},
+        "result": {*LOOKUPS},
     }
     assert {name for name, _ in before} == set(allowed)
     for number in range(1, 100):
         every_outcome(server, number)
     assert labels(server) == before
     assert all(value in allowed[name] for name, value in before)
+    assert (("reason", "canary") in before) == (share == 0.0)
+
+
+def test_f91_a_service_without_an_engine_counts_under_one_api_whoever_asks() -> None:
+    server, seen = Server(standalone=True), []
+
+    async def use(client: httpx.AsyncClient) -> None:
+        for number in range(20):
+            body = {"messages": REPEATED, "model": f"m{number}", "cache_salt": f"c{number}"}
+            (await client.post("/compact", json=body)).raise_for_status()
+            (await client.get(f"/records/{number}", headers={"x-lam-cache-salt": f"c{number}"})).read()
+            seen.append(labels(server))
+
+    with_client(server, use)
+    assert all(each == seen[0] for each in seen)
+    assert [key for key, number in counted(server).items() if number] == ["compact/changed/none"]
 
 
 def texts() -> Iterator[tuple[str, str]]:
@@ -243,6 +306,34 @@ def test_f94_a_request_is_counted_once_and_settled_once() -> None:
         assert len(server.box.settled) == 1
     assert sum(counted(server).values()) == len(REPEATED)
     assert server.registry.get_sample_value("lam:removal_ratio_count") == len(REPEATED)
+
+
+def test_f94_a_compaction_without_an_engine_is_counted_once_and_settled_once() -> None:
+    server = Server(standalone=True)
+
+    async def use(client: httpx.AsyncClient) -> None:
+        for _ in range(3):
+            (await client.post("/compact", json={"messages": REPEATED})).raise_for_status()
+
+    with_client(server, use)
+    metrics = server.service.metrics
+    assert {key: number for key, number in counted(server).items() if number} == {"compact/changed/none": 3}
+    assert server.registry.get_sample_value("lam:removal_ratio_count") == 3
+    (avoided,) = metrics.counts("uncached_tokens_avoided").values()  # of three equal requests: once
+    original, prefilled = (metrics.counts(f"prompt_tokens_{name}")["compact"] for name in ("original", "prefilled"))
+    assert 3 * avoided == original - prefilled > 0
+
+
+def test_f94_a_dry_run_beside_an_engine_is_counted_nowhere() -> None:
+    server = Server()
+    before = labels(server), counted(server)
+
+    async def use(client: httpx.AsyncClient) -> None:
+        (await client.post("/compact", json={"messages": REPEATED})).raise_for_status()
+
+    with_client(server, use)
+    assert (labels(server), counted(server)) == before
+    assert server.registry.get_sample_value("lam:removal_ratio_count") == 0
 
 
 def test_f94_tokens_on_the_metrics_add_up_to_those_of_the_prompts() -> None:

@@ -78,7 +78,7 @@ Show = Callable[..., Shown]
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium without a window. Its processes are ended by their ids, should closing leave any."""
-    subprocess.run([ROOT / "scripts/install_chromium.sh"], check=True)
+    subprocess.run([ROOT / "scripts/install_debian.sh", "chromium"], check=True)
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)

@@ -21,6 +21,7 @@ ORDER = [
     "config",
     "resources",
     "stopwatch",
+    "stores",
     "messages",
     "tokens",
     "windows",

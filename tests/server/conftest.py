@@ -1,7 +1,8 @@
-"""Two real vLLM servers on the CPU for the whole run: one without the plugin, one with it and with an API key."""
+"""Real vLLM servers on the CPU for the whole run: without the plugin, with it and an API key, and of many processes."""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -16,7 +17,10 @@ import pytest
 
 from lam_vllm.encoders.base import BatchEncoder
 from tests.conftest import measured_before
-from tests.server.faults import install_faults
+from tests.redis_server import RedisServer
+from tests.server.faults import HANG_VARIABLE, install_faults, install_hanging_encoder
+from tests.server.fleet import FLEET_ARGUMENTS, FLEET_ENVIRONMENT, Fleet
+from tests.server.otlp import TraceReceiver
 
 ROOT = Path(__file__).parents[2]
 MODEL = str(ROOT / ".models/smollm2")
@@ -38,6 +42,8 @@ VLLM_ARGUMENTS = (
     "--enable-prompt-tokens-details",
     "--enable-scale-out",  # the render routes, which show a prompt's ids without prefilling it
 )
+KV_EVENTS = {"enable_kv_cache_events": True, "endpoint": "ipc://kv-events", "replay_endpoint": "ipc://kv-replay"}
+"""Sockets in the folder that a server is started in."""
 SERVE = ("-c", "import sys; from lam_vllm.serving.launch import serve; serve(sys.argv[1:])")
 
 
@@ -141,7 +147,8 @@ def servers(
     folder = tmp_path_factory.mktemp("servers")
     faults = install_faults(folder / "faults")
     plain = ("-m", "vllm.entrypoints.openai.api_server", "--model", MODEL)
-    hooked = (*SERVE, MODEL, "--lam-profile=exact", "--lam-encoder=minilm", "--lam-threads=1")
+    settings = ("--lam-profile=exact", "--lam-encoder=minilm", "--lam-threads=1")
+    hooked = (*SERVE, MODEL, *settings, f"--kv-events-config={json.dumps(KV_EVENTS)}")
     started = (
         start(folder / "plain.log", plain, None, server_environment({})),
         start(folder / "hooked.log", hooked, API_KEY, server_environment(measured, faults)),
@@ -165,3 +172,33 @@ def plain(servers: tuple[LiveServer, LiveServer]) -> LiveServer:
 def hooked(servers: tuple[LiveServer, LiveServer]) -> LiveServer:
     """vLLM with the plugin: profile `exact` by default, an encoder for requests that ask for `guarded`, a key."""
     return servers[1]
+
+
+@pytest.fixture(scope="session")
+def traces() -> Iterator[TraceReceiver]:
+    """What the fleet exports as OpenTelemetry spans."""
+    with TraceReceiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="session")
+def fleet(measured: dict[str, str], traces: TraceReceiver, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """vLLM with two API processes and two engines, profile `guarded` by default, and a Redis that they share."""
+    folder = tmp_path_factory.mktemp("fleet")
+    faults = (install_faults(folder / "faults"), install_hanging_encoder(folder / "hanging"))
+    redis = RedisServer(folder)
+    redis.start()
+    settings = {"LAM_STORE_URL": redis.url, HANG_VARIABLE: str(folder / "hang")}
+    environment = server_environment({**measured, **traces.environment, **FLEET_ENVIRONMENT, **settings}, *faults)
+    server = start(folder / "fleet.log", (*SERVE, MODEL, *FLEET_ARGUMENTS, *traces.arguments), None, environment)
+    try:
+        server.wait_until_ready()
+        yield Fleet(server, redis, folder / "hang")
+    finally:
+        server.stop()
+        redis.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that end a server of the whole run come after all others."""
+    items.sort(key=lambda item: item.path.name == "test_shutdown.py")

@@ -1,4 +1,4 @@
-"""Faults put into a server by vLLM's own means: a general plugin, which vLLM loads into each of its processes."""
+"""Faults put into a server: by a general plugin, which vLLM loads into each of its processes, or into the worker."""
 
 from __future__ import annotations
 
@@ -28,6 +28,30 @@ def register():
     if hasattr(OnlineRenderer, "preprocess_chat"):
         del OnlineRenderer.preprocess_chat
 """
+HANG_VARIABLE = "LAM_TEST_HANG"
+"""Names a file: where it is there, the next call of a worker's encoder takes it away and does not end."""
+
+# Python runs a module of this name when it starts; only the worker process, which loads no plugin of vLLM, is touched.
+_HANGING_ENCODER = f"""
+import os, sys
+
+if "lam_vllm.worker" in sys.orig_argv:
+    from pathlib import Path
+    from threading import Event
+
+    from lam_vllm.encoders.sentence_transformer import SentenceTransformerEncoder
+
+    unhanging = SentenceTransformerEncoder._encode
+
+    def _encode(self, texts, precision):
+        try:
+            Path(os.environ["{HANG_VARIABLE}"]).unlink()
+        except FileNotFoundError:
+            return unhanging(self, texts, precision)
+        Event().wait()
+
+    SentenceTransformerEncoder._encode = _encode
+"""
 
 
 def install_faults(folder: Path) -> Path:
@@ -38,6 +62,13 @@ def install_faults(folder: Path) -> Path:
 def install_missing_method(folder: Path) -> Path:
     """A folder for the import path whose plugin takes the method away that lam-vllm hooks."""
     return _install(folder, "lam_test_missing_method", _MISSING_METHOD)
+
+
+def install_hanging_encoder(folder: Path) -> Path:
+    """A folder for the import path that makes a worker's encoder hang when the file of `HANG_VARIABLE` is there."""
+    folder.mkdir(parents=True)
+    (folder / "sitecustomize.py").write_text(_HANGING_ENCODER)
+    return folder
 
 
 def _install(folder: Path, name: str, source: str) -> Path:

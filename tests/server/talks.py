@@ -41,6 +41,11 @@ def with_calls(messages: list[Message]) -> list[Message]:
     return linked
 
 
+def by_user(user: object, messages: list[Message]) -> list[Message]:
+    """The conversation of one of several users, who get the same tool output."""
+    return [{"role": "user", "content": f"I am user {user}."}, *messages[1:]]
+
+
 def in_parallel(messages: list[Message]) -> list[Message]:
     """The conversation with the results of two assistant messages in a row as parallel calls of the first."""
     kept: list[Message] = []

@@ -1,4 +1,4 @@
-"""Commands that speak to the real server: a recorded run replayed through every API, and the doctor's questions."""
+"""Commands that speak to the real server: a recorded run replayed through every API."""
 
 from __future__ import annotations
 
@@ -60,12 +60,3 @@ def test_the_command_prints_the_table(hooked: LiveServer, tmp_path: Path) -> Non
     done = CliRunner().invoke(app, ["replay", str(tmp_path / "run.json"), *options])
     assert done.exit_code == 0, done.output
     assert "1 of 1" in done.stdout and "run.json:1" in done.stdout
-
-
-def test_the_doctor_shows_a_running_server(hooked: LiveServer, plain: LiveServer) -> None:
-    known = ["doctor", "--url", hooked.url, "--api-key", hooked.api_key or ""]
-    done = CliRunner().invoke(app, known, env={"COLUMNS": "200"})
-    assert done.exit_code == 0, done.output
-    assert "server: prefix_breaks" in done.stdout and "minilm" in done.stdout
-    without = CliRunner().invoke(app, ["doctor", "--url", plain.url])
-    assert without.exit_code == 2 and "/v1/lam/status: 404" in without.stderr

@@ -7,9 +7,8 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
@@ -18,7 +17,8 @@ from lam_vllm.evaluation.corpus import find_run
 from lam_vllm.types import Message
 from tests.server.clients import Request, ask_chat
 from tests.server.conftest import SERVED_NAME, LiveServer
-from tests.server.talks import CORPUS, RUN, body, recorded, with_calls
+from tests.server.talks import CORPUS, RUN, body, by_user, recorded, with_calls
+from tests.server.waiting import stopped, wait_for
 
 GUARDED = {"x-lam": '{"profile": "guarded"}'}
 REQUESTS = 16
@@ -44,18 +44,6 @@ def windows(server: LiveServer) -> dict[str, float]:
     return {source: metric(server, f'lam:encoder_windows_total{{source="{source}"}}') for source in sources}
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def by_user(user: object, messages: list[Message]) -> list[Message]:
-    """The conversation of one of several users, who get the same tool output."""
-    return [{"role": "user", "content": f"I am user {user}."}, *messages[1:]]
-
-
 def admitted(server: LiveServer, messages: list[Message], salt: str) -> list[int]:
     """The prompt's token ids, of a request that is admitted and rendered as a chat is, and then not prefilled."""
     headers = {**GUARDED, "x-lam-cache-salt": salt}
@@ -65,17 +53,6 @@ def admitted(server: LiveServer, messages: list[Message], salt: str) -> list[int
     assert answer.status_code == 200, answer.text
     ids: list[int] = answer.json()["token_ids"]
     return ids
-
-
-@contextmanager
-def stopped(process: int) -> Iterator[None]:
-    """The worker takes no job while inside, unless it was killed there."""
-    os.kill(process, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGCONT)
 
 
 def test_what_was_warmed_is_not_encoded_again(hooked: LiveServer) -> None:

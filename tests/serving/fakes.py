@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from prometheus_client import CollectorRegistry
 
 from lam_vllm.compactors import Compactors
@@ -21,13 +21,19 @@ from lam_vllm.serving.admission import Seam
 from lam_vllm.serving.box import RequestBox, current_box
 from lam_vllm.serving.encoder_settings import EncoderSettings
 from lam_vllm.serving.hook import install
-from lam_vllm.serving.options import Mode, Options, Settings
+from lam_vllm.serving.limits import Limits
+from lam_vllm.serving.options import Mode, Options
+from lam_vllm.serving.prompt_tokens import PromptTokens
+from lam_vllm.serving.rollout import Rollout
 from lam_vllm.serving.routes import make_router
-from lam_vllm.serving.service import Service, build_service
+from lam_vllm.serving.service import Alone, Service, build_service
+from lam_vllm.serving.settings import Settings
 from lam_vllm.serving.work import Compactions
+from lam_vllm.stores import StoreSettings
 from lam_vllm.types import Message
 from lam_vllm.worker import WorkerClient
 
+KEY = b"sixteen bytes or more, the same in every test"
 TEXT = "\n".join(f"line {number} of a long listing, the same each time" for number in range(40))
 
 
@@ -70,14 +76,15 @@ def with_client(server: Server, use: Callable[[httpx.AsyncClient], Awaitable[Non
     async def run() -> None:
         transport = httpx.ASGITransport(server.app())
         async with httpx.AsyncClient(transport=transport, base_url="http://server/v1/lam") as client:
-            await use(client)
+            async with asyncio.timeout(60):  # so that what should not wait for ever fails
+                await use(client)
 
     asyncio.run(run())
 
 
 @dataclass
 class Server:
-    """One hooked renderer and the service behind it."""
+    """One hooked renderer and the service behind it; with `standalone` a service that has no renderer beside it."""
 
     mode: Mode = "on"
     config: CompactorConfig = field(default_factory=lambda: CompactorConfig(profile="exact"))
@@ -85,17 +92,29 @@ class Server:
     harmony: bool = False
     audit_rate: float = 0.0
     client: WorkerClient | None = None
+    standalone: bool = False
+    store: StoreSettings = field(default_factory=StoreSettings)
+    limits: Limits = field(default_factory=Limits)
+    rollout: Rollout = field(default_factory=Rollout)
 
     def __post_init__(self) -> None:
         self.registry = CollectorRegistry()
         self.renderer = Renderer()
         self.box = RequestBox()
         self.service: Service = build_service(
-            Settings(Options(self.mode, self.config, True), EncoderSettings(audit_rate=self.audit_rate)),
+            Settings(
+                Options(self.mode, self.config, True),
+                EncoderSettings(audit_rate=self.audit_rate),
+                self.store,
+                self.limits,
+                self.rollout,
+            ),
+            key=KEY,
             metrics=Metrics(self.registry),
             compactors=Compactions(Compactors(count_words, self.encoder, "words"), self.client),
-            vllm_version="0.32.0",
             seam=Seam(reject=self._reject, has_media=lambda _messages: False, harmony=self.harmony),
+            vllm_version=None if self.standalone else "0.32.0",
+            alone=Alone(PromptTokens(count_words)) if self.standalone else None,
         )
         install(self.renderer, self.service.admission)
 
@@ -106,9 +125,8 @@ class Server:
         app.state.lam = self.service
         return app
 
-    @staticmethod
-    def _reject(error: OptionError) -> Exception:
-        return RefusedError(str(error))
+    def _reject(self, error: OptionError) -> Exception:
+        return HTTPException(400, str(error)) if self.standalone else RefusedError(str(error))
 
     async def ask(self, messages: Any, box: RequestBox | None = None, **fields: Any) -> Any:
         """What reached the renderer for a request with these fields."""

@@ -18,6 +18,9 @@ from lam_vllm.serving.accounting import looks_like_tool_user
 from lam_vllm.serving.admission import pass_through_reason
 from lam_vllm.serving.box import RequestBox, report_header
 from lam_vllm.serving.hook import install
+from lam_vllm.serving.limits import Limits
+from lam_vllm.serving.options import Options
+from lam_vllm.serving.rollout import Rollout
 from lam_vllm.serving.work import Handler
 from tests.serving.fakes import TEXT, RefusedError, Server, agent_messages
 
@@ -68,7 +71,7 @@ def test_a_request_can_turn_a_server_on_that_is_off_and_off_that_is_on() -> None
 
 def test_the_switch_wins_over_everything_a_request_says() -> None:
     server = Server()
-    server.service.admission.enabled = False
+    server.service.admission.switch.turn(False)
     assert run(server, REPEATED, RequestBox(options_header='{"bogus": 1}'), lam=True) is REPEATED
     assert server.counted("passed_through", "off") == 1
 
@@ -226,10 +229,9 @@ def test_a_damaged_memo_costs_one_retry_and_nothing_else(monkeypatch: pytest.Mon
     assert server.counted("failed_open", "internal_error") == 0
 
 
-def test_a_request_past_the_time_limit_goes_through_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_past_the_time_limit_goes_through_as_it_came() -> None:
     release = threading.Event()
-    server = Server()
-    monkeypatch.setattr(admission, "TIME_LIMIT_SECONDS", 0.0)
+    server = Server(limits=Limits(time_limit_seconds=0.0))
 
     async def ask() -> Any:
         blocked = asyncio.create_task(server.service.pool.submit(lambda: release.wait(10)))
@@ -368,3 +370,66 @@ def test_agents_that_send_tool_output_as_user_messages_are_recognised_and_people
     server = Server()
     run(server, talk("x" * 500))
     assert server.service.admission.accounting.looked_like_tool_user == 1
+
+
+def breaks(server: Server) -> dict[str, float]:
+    """How many prefixes were broken, by cause, where there were any."""
+    return {cause: count for cause, count in server.service.metrics.counts("prefix_breaks").items() if count}
+
+
+def test_turning_the_switch_on_in_a_conversation_is_counted_once_as_a_change_of_config() -> None:
+    server, longer = Server(), [*REPEATED, *agent_messages("and on")[1:]]
+    server.service.admission.switch.turn(False)
+    assert run(server, REPEATED) is REPEATED
+    server.service.admission.switch.turn(True)
+    assert run(server, longer)[: len(REPEATED)] != REPEATED
+    assert breaks(server) == {"config_changed": 1}
+    run(server, longer)
+    assert breaks(server) == {"config_changed": 1}
+
+
+def test_a_client_that_turns_compaction_off_for_a_turn_breaks_its_prefix_and_is_counted() -> None:
+    server = Server()
+    run(server, REPEATED)
+    run(server, REPEATED, lam=False)
+    run(server, REPEATED)
+    assert breaks(server) == {"config_changed": 2}
+
+
+def test_where_the_server_is_off_nothing_is_remembered_of_requests_that_are_off() -> None:
+    server = Server(mode="off")
+    run(server, REPEATED)
+    assert len(server.service.handler.watch) == 0
+
+
+def test_a_conversation_outside_the_canary_goes_through_and_its_tokens_are_counted() -> None:
+    server = Server(rollout=Rollout(canary=0.0))
+    assert run(server, REPEATED) is REPEATED
+    assert server.counted("passed_through", "canary") == 1
+    (settled,) = server.box.settled
+    counts = server.service.metrics.counts
+    assert counts("prompt_tokens_original")["chat"] == counts("prompt_tokens_prefilled")["chat"]
+    assert settled.prefilled_tokens == settled.original_tokens > 0
+
+
+def test_who_asks_is_answered_outside_the_canary_too() -> None:
+    server = Server(rollout=Rollout(canary=0.0))
+    assert run(server, REPEATED, lam=True) != REPEATED
+    assert run(Server(mode="off", rollout=Rollout(canary=0.0)), REPEATED, lam={"profile": "exact"}) != REPEATED
+    assert run(server, REPEATED, lam={"min_tokens": 3}) is REPEATED  # it says how, not whether
+
+
+def test_each_model_has_its_own_default() -> None:
+    off = Options("off", CompactorConfig(profile="exact"), store=True)
+    server = Server(rollout=Rollout(models={"adapter": off}))
+    assert run(server, REPEATED, model="adapter") is REPEATED
+    assert run(server, REPEATED, model="base") != REPEATED
+    assert run(server, REPEATED) != REPEATED
+
+
+def test_a_wish_for_usage_reaches_the_box() -> None:
+    server = Server()
+    run(server, REPEATED, lam={"usage": True})
+    assert server.box.wants_usage
+    run(server, REPEATED)
+    assert not server.box.wants_usage

@@ -9,7 +9,8 @@ import pytest
 from lam_vllm.errors import OptionError
 from lam_vllm.serving.encoder_settings import AUDIT_RATE, NAMES, EncoderSettings
 from lam_vllm.serving.launch import prepare
-from lam_vllm.serving.options import request_options, server_settings
+from lam_vllm.serving.options import request_options
+from lam_vllm.serving.settings import server_settings
 
 CORES = sorted(os.sched_getaffinity(0))
 MANY = max(CORES) + 1

@@ -13,6 +13,7 @@ from lam_vllm.serving.launch import (
     OTHER_GROUPS,
     plugin_names,
     prepare,
+    processes_asked_for,
     refuse_other_front_ends,
     split_flags,
     start_command,
@@ -28,10 +29,11 @@ def test_lam_flags_become_settings_and_the_rest_is_vllms() -> None:
 
 def test_settings_travel_in_the_environment_and_cached_tokens_are_asked_for() -> None:
     arguments, environment = prepare(["model", "--lam-profile", "exact", "--lam-store=false"], {"HOME": "/"})
-    assert arguments == ["model", "--enable-prompt-tokens-details"]
+    assert arguments == ["model", "--enable-prompt-tokens-details", "--shutdown-timeout=30"]
     assert (environment["LAM_PROFILE"], environment["LAM_STORE"], environment["HOME"]) == ("exact", "false", "/")
     again, _ = prepare(arguments, {})
     assert again == arguments
+    assert prepare(["model", "--shutdown_timeout", "5"], {})[0][-1] == "--enable-prompt-tokens-details"
 
 
 @pytest.mark.parametrize(
@@ -121,6 +123,7 @@ def test_a_plugin_that_does_not_load_is_told_with_its_cause_and_code_two(tmp_pat
         (False, ["m", "--port", "1"], ["vllm.entrypoints.openai.api_server", "--model", "m", "--port", "1"]),
         (False, ["--config", "c"], ["vllm.entrypoints.openai.api_server", "--config", "c"]),
         (False, ["m", "--api_server_count=2"], ["lam_vllm.serving.subcommand", "serve", "m", "--api_server_count=2"]),
+        (False, ["m", "-dp", "2"], ["lam_vllm.serving.subcommand", "serve", "m", "-dp", "2"]),
     ],
 )
 def test_how_vllm_is_started(
@@ -128,6 +131,28 @@ def test_how_vllm_is_started(
 ) -> None:
     monkeypatch.setattr(launch, "_has_version", lambda _package: has_vllm)
     assert start_command(arguments) == [sys.executable, "-m", *command]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "processes"),
+    [
+        (["m"], 1),
+        (["m", "--api-server-count", "3"], 3),
+        (["m", "-asc", "2", "--data-parallel-size=4"], 4),
+        (["m", "--data_parallel_size", "2"], 2),
+        (["m", "--api-server-count"], 1),
+        (["m", "--api-server-count", "many"], 1),
+    ],
+)
+def test_processes_are_counted_before_the_start(arguments: list[str], processes: int) -> None:
+    assert processes_asked_for(arguments) == processes
+
+
+@pytest.mark.parametrize("asks", [["--api-server-count", "2"], ["--lam-store-url", "rows.sqlite"]])
+def test_what_several_processes_read_is_refused_without_a_key(asks: list[str]) -> None:
+    with pytest.raises(OptionError, match="LAM_KEY"):
+        prepare(["m", "--lam-profile", "exact", *asks], {})
+    prepare(["m", "--lam-profile", "exact", *asks], {"LAM_KEY": "k" * 32})
 
 
 def test_launching_imports_neither_vllm_nor_the_metrics_library() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from lam_vllm.config import CompactorConfig
 from lam_vllm.errors import OptionError
-from lam_vllm.serving.options import Options, request_options, server_settings
+from lam_vllm.serving.options import Options, request_options
+from lam_vllm.serving.settings import server_settings
 
 OFF = Options("off", CompactorConfig(), True)
 ON = Options("on", CompactorConfig(profile="exact"), True)
@@ -144,6 +145,22 @@ def test_a_profile_without_its_encoder_names_the_extra_and_the_way_round(carrier
     assert caught.value.field == WRITTEN[carrier].format("profile")
     assert caught.value.allowed.startswith("exact")
     assert request_options(ON, **carried(carrier, {"profile": "guarded"}), has_encoder=True).config.profile == "guarded"
+
+
+@every_carrier
+def test_a_wish_for_usage_alone_turns_nothing_on(carrier: str) -> None:
+    wished = request_options(OFF, **carried(carrier, {"usage": True}))
+    assert (wished.mode, wished.usage, wished.asked) == ("off", True, False)
+    assert request_options(ON, **carried(carrier, {"usage": True})) == Options("on", ON.config, True, usage=True)
+
+
+@every_carrier
+def test_a_request_that_chose_its_mode_is_told_from_one_that_did_not(carrier: str) -> None:
+    assert request_options(OFF, **carried(carrier, {"profile": "exact"})).asked
+    assert request_options(ON, **carried(carrier, {"enabled": True})).asked
+    assert request_options(ON, **carried(carrier, {"enabled": False})).asked
+    assert request_options(ON, **carried(carrier, {"profile": "exact"})).asked
+    assert not request_options(ON, **carried(carrier, {"min_tokens": 3})).asked
 
 
 def test_a_server_is_off_until_a_profile_is_named() -> None:

@@ -46,7 +46,7 @@ def test_what_needs_no_embedding_is_done_at_once(body: dict[str, Any]) -> None:
 
 def test_a_server_that_is_switched_off_warms_nothing() -> None:
     server = Server()
-    server.service.admission.enabled = False
+    server.service.admission.switch.turn(False)
 
     async def use(client: httpx.AsyncClient) -> None:
         answer = await client.post("/warm", json={"text": TEXT})

@@ -24,10 +24,11 @@ from lam_vllm.compactors import Compactors
 from lam_vllm.config import CompactorConfig, make_config
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.errors import EncoderError, WorkerLostError
-from lam_vllm.records import RecordStore
+from lam_vllm.records import open_records
 from lam_vllm.serving.options import Options
 from lam_vllm.serving.prefix_watch import PrefixWatch
 from lam_vllm.serving.work import Compactions, Handler, Plan
+from lam_vllm.stores import StoreSettings
 from lam_vllm.tokens import portable_token_counter
 from lam_vllm.types import Compaction, Message
 from lam_vllm.worker import Setup, WorkerClient, WorkerCompactor
@@ -155,7 +156,11 @@ def test_requests_over_which_the_worker_is_killed_are_computed_by_the_next_worke
     stopped: CountedClient, alone: Callable[..., Compaction]
 ) -> None:
     worker, process, restarts = stopped, stopped.facts.process, stopped.restarts
-    handler = Handler(Compactions(Compactors(len), worker), PrefixWatch(), RecordStore(1_000_000, bytes(32)))
+    handler = Handler(
+        Compactions(Compactors(len), worker),
+        PrefixWatch(),
+        open_records(StoreSettings(None, 1_000_000, 1_000.0), bytes(32)),
+    )
     jobs = [Compact(CONFIGS[1], NEAR_REPEAT, "") for _ in range(4)]
 
     def run(user: int) -> Plan:

