@@ -17,9 +17,9 @@ LOOK_UP_TOOL = "read_earlier_result"
 
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _CALL_SEARCH_LIMIT = 64
+"""Messages walked back for a call id. Results stand next to their call; a bound keeps a turn's cost constant."""
 PORTABLE_LEVELS = 64
 """Deeper than any observation lies, and less deep than what pickle and Python's own stack take."""
-"""Messages walked back for a call id. Results stand next to their call; a bound keeps a turn's cost constant."""
 
 
 def is_observation(messages: Sequence[Message], index: int, observations: str) -> bool:

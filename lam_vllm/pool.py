@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
-Lane = Literal["exact", "encoder", "background"]
+Lane = Literal["exact", "encoder", "background", "store"]
 
 
 class Depth(Protocol):
@@ -21,9 +21,23 @@ class Depth(Protocol):
         """One less."""
 
 
-THREADS: dict[Lane, int] = {"exact": 1, "encoder": 64, "background": 16}
-"""Work of the first lane runs in this process, one piece at a time. That of the others waits for the worker process:
-requests in one, and in the other what no request waits for, so that it never keeps one from its turn."""
+THREADS: dict[Lane, int] = {"exact": 1, "encoder": 64, "background": 16, "store": 8}
+"""Work of the first lane runs in this process, one piece at a time. That of the next two waits for the worker process:
+requests in one, and in the other what no request waits for, so that it never keeps one from its turn. That of the last
+waits for the store: look-ups and deletions."""
+
+
+class Piece(Generic[T]):
+    """Work that says whether it has begun."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self.begun = False
+        self._work = work
+
+    def __call__(self) -> T:
+        """Do it."""
+        self.begun = True
+        return self._work()
 
 
 class Pool:

@@ -51,9 +51,15 @@ class PrefixMemo:
         return None, 0
 
     def put(self, memory: ConversationMemory) -> None:
-        """Keep a memory, as the most recent one; the least recent go while the cap is passed."""
+        """Keep a memory, as the most recent one; the least recent go while the cap is passed.
+
+        One that is larger than the cap is not kept, and drives nobody else's out.
+        """
         with self._lock:
             self._lent.discard(id(memory))
+            if memory.nbytes > self.max_bytes:
+                self._forget(memory)
+                return
             before = self._kept.pop(id(memory), _Kept(memory, 0, 0))
             self._kept[id(memory)] = _Kept(memory, memory.nbytes, len(memory.marks))
             self.nbytes += memory.nbytes - before.nbytes

@@ -76,5 +76,9 @@ def fast_token_counter(own: Any) -> Callable[[str], int]:
             return tokens(text)
         except (UnicodeError, TypeError):  # a lone surrogate: vLLM will refuse the prompt in its own words
             return tokens(text.encode("utf-8", "replace").decode())
+        except Exception:
+            raise
+        except BaseException as error:  # a panic in Rust is no Exception, and nobody up there would catch it
+            raise RuntimeError(f"the tokenizer failed: {error}") from error
 
     return count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from rich.box import SIMPLE_HEAD
@@ -27,6 +28,7 @@ def examine(url: str | None = None, api_key: str | None = None) -> list[Finding]
     Raises:
         OptionError: the URL is not one of HTTP.
     """
+    os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)  # beside a server this would write into the server's own folder
     asked = Asked(url, api_key) if url is not None else None
     return [*installed(), *(_server(asked) if asked else ())]
 

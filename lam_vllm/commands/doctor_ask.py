@@ -44,7 +44,7 @@ class Reply:
             return None
         try:
             value = json.loads(self.text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) else None
 
@@ -61,7 +61,7 @@ class Asked:
             raise OptionError("url", url, "http://HOST:PORT")
         self.url = url.rstrip("/").removesuffix("/v1")
         self.has_key = bool(api_key)
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._headers = {"Authorization": f"Bearer {api_key}".encode(errors="surrogateescape")} if api_key else {}
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Reply:
         """The answer to a GET of `path`, or to a POST of `body` as JSON. Raises nothing."""

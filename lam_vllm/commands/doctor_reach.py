@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from lam_vllm.commands.doctor_ask import Asked, Reply
 from lam_vllm.commands.doctor_finding import Finding
+from lam_vllm.commands.doctor_status import Status, problem_of
 
 STATUS = "/v1/lam/status"
 MOST_HELD = 64
@@ -15,13 +15,16 @@ MOST_HELD = 64
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The statuses of the API processes that answered, by process id; none where the plugin is not there."""
+    """The statuses of the API processes that answered, by process id; none where the plugin is not there.
+
+    Each is one that can be read.
+    """
 
     finding: Finding
-    statuses: dict[int, dict[str, Any]]
+    statuses: dict[int, Status]
 
     @property
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """That of the first process that answered."""
         return next(iter(self.statuses.values()))
 
@@ -32,10 +35,12 @@ def reach(server: Asked) -> Reached:
     first = reply.json
     if first is None or "algorithm" not in first:
         return Reached(_absent(server, reply), {})
+    if problem := problem_of(first):
+        return Reached(_unreadable(problem), {})
     statuses = {_process(first): first}
     wanted = int(first.get("processes") or 1)
     for other in server.ask_held(STATUS, min(MOST_HELD, 4 * max(2, wanted))):
-        if (status := other.json) is not None:
+        if (status := other.json) is not None and not problem_of(status):
             statuses.setdefault(_process(status), status)
         if 1 < wanted <= len(statuses):
             break
@@ -44,7 +49,7 @@ def reach(server: Asked) -> Reached:
     )
 
 
-def _process(status: dict[str, Any]) -> int:
+def _process(status: Status) -> int:
     return int(status.get("process") or 0)
 
 
@@ -59,6 +64,11 @@ def _absent(server: Asked, reply: Reply) -> Finding:
     words = f"{STATUS} answers {reply.status}: {reply.text[:200]}"
     remedy = "look into the server's log; where a proxy stands before it, let it pass /v1/lam/"
     return _missing("the answer is not the plugin's", words, remedy)
+
+
+def _unreadable(problem: str) -> Finding:
+    remedy = "install the same version on both sides; check that --url is that of a server with this plugin"
+    return _missing("its status cannot be read", problem, remedy)
 
 
 def _refused(server: Asked, code: int) -> Finding:

@@ -45,13 +45,15 @@ def _tested(server: Asked, profile: str) -> Finding:
     outcome, reason = answer.get("outcome"), answer.get("reason")  # a server without an engine answers as to a request
     if outcome == "passed_through":
         return Finding(what, "not made", f"the server let it pass: {reason}", remedy="see the switch and the settings")
-    compacted, report = answer.get("messages"), answer.get("report") or {}
+    compacted = answer.get("messages")
     problem = f"{outcome}: {reason}" if outcome == "failed_open" else _problem(messages, compacted, profile)
     if problem:
         remedy = "install the same version on both sides; if they are the same, please report it with this table"
         return Finding(what, "failed", problem, wrong=True, remedy=remedy)
     read_back = "" if profile == "paper" else ", and the original reads back byte for byte"
-    return Finding(what, "passed", f"{report.get('saved_tokens')} tokens saved{read_back}")
+    report = answer.get("report")
+    saved = report.get("saved_tokens") if isinstance(report, Mapping) else None
+    return Finding(what, "passed", f"{saved} tokens saved{read_back}")
 
 
 def _options(profile: str) -> dict[str, Any]:

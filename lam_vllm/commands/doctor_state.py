@@ -119,12 +119,18 @@ def troubles(status: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _shown(value: Any) -> str:
-    """A value of the status; of counts those that are not zero."""
+    """A value of the status, which may be anything; of counts those that are not zero."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{label} {count:,.0f}" for label, count in value.items() if count) or "0"
+        return ", ".join(f"{label} {_plain(count)}" for label, count in value.items() if count) or "0"
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
+        return ", ".join(map(_plain, value)) or "none"
     return "" if value is None else str(value)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping | list):
+        return "..."
+    return f"{value:,.0f}" if isinstance(value, float) else str(value)
 
 
 def _by_label(

@@ -64,7 +64,8 @@ CAUSES: Mapping[str, Cause] = {
 """Every reason but `off`, which has three causes of its own."""
 
 _SWITCHED_OFF = Cause(
-    "compaction is switched off at run time", 'POST /v1/lam/enabled {"enabled": true}, to every API process'
+    "compaction is switched off at run time",
+    'POST /v1/lam/enabled {"enabled": true}: once, for all processes of the server',
 )
 _OFF_BY_DEFAULT = Cause(
     "the server is off by default, and the requests did not ask",

@@ -7,11 +7,17 @@ from typing import Annotated
 import typer
 
 
+_OTHERS = (
+    "Every --lam-OPTION of `lam-vllm serve` may be given too. Every user of this machine can read a command line while "
+    "it runs: keys, and store URLs with a password, belong into LAM_API_KEY, LAM_KEY and LAM_STORE_URL."
+)
+
+
 def register_servers(app: typer.Typer) -> None:
     """Add both commands to the command line."""
     others = {"allow_extra_args": True, "ignore_unknown_options": True}
     app.command(add_help_option=False, context_settings={**others, "allow_interspersed_args": False})(serve)
-    app.command(context_settings=others, epilog="Every --lam-OPTION of `lam-vllm serve` may be given too.")(service)
+    app.command(context_settings=others, epilog=_OTHERS)(service)
 
 
 def serve(context: typer.Context) -> None:
@@ -28,7 +34,9 @@ def service(
     port: Annotated[int, typer.Option(min=0, max=65_535, help="port; 0 takes a free one")] = 8100,
     api_key: Annotated[
         list[str] | None,
-        typer.Option(help="may be given again; default: LAM_API_KEY or VLLM_API_KEY, which no list of processes shows"),
+        typer.Option(
+            help="may be given again; others can read it here: better LAM_API_KEY or VLLM_API_KEY in the environment"
+        ),
     ] = None,
 ) -> None:
     """Serve the routes and the metrics without vLLM: for other engines, and clients that compact before they send."""

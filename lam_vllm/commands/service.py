@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from lam_vllm.commands.tokenizer import load_tokenizer
-from lam_vllm.config import read_values
 from lam_vllm.errors import MissingExtraError, OptionError
-
-if TYPE_CHECKING:
-    from lam_vllm.serving.settings import Settings
 
 _NEEDED = ("fastapi", "uvicorn")
 
@@ -37,25 +31,16 @@ def run(tokenizer: str, *, host: str, port: int, keys: Sequence[str], argv: Sequ
     from lam_vllm.serving.standalone import run as serve
     from lam_vllm.serving.tracing import start_tracing
 
-    rest, environment, settings, name_of = settings_of(argv, os.environ)
+    rest, environment, settings, name_of = settings_of(argv, os.environ, on=True)
     if rest:
         raise OptionError("argument", rest[0], "--tokenizer, --host, --port, --api-key, and --lam-OPTION")
     start_tracing(environment)
     key = key_of(environment, settings, 1, name_of)
     service = build_standalone(
-        on_unless_said_otherwise(settings, environment),
+        settings,
         key=key,
         tokenizer=load_tokenizer(tokenizer).to_str(),
         tokenizer_name=tokenizer,
         metrics=process_metrics(),
     )
     serve(service, host=host, port=port, keys=server_keys(keys, os.environ))
-
-
-def on_unless_said_otherwise(settings: Settings, environment: Mapping[str, str]) -> Settings:
-    """The settings with compaction on, which is all that this server is for, unless `enabled` says otherwise."""
-    path = environment.get("LAM_CONFIG")
-    said = "LAM_ENABLED" in environment or (path and "enabled" in read_values(path))
-    if said or settings.options.mode != "off":
-        return settings
-    return replace(settings, options=replace(settings.options, mode="on"))

@@ -12,7 +12,7 @@ from lam_vllm.config import CompactorConfig
 from lam_vllm.errors import OptionError
 from lam_vllm.messages import quick_digests
 from lam_vllm.metrics import NO_REASON, Metrics, shared_directory
-from lam_vllm.pool import Pool
+from lam_vllm.pool import Piece, Pool
 from lam_vllm.serving.accounting import Accounting
 from lam_vllm.serving.box import RequestBox, current_box
 from lam_vllm.serving.options import Options, request_options
@@ -97,7 +97,7 @@ class Admission:
 
     async def ended(self) -> None:
         """Wait for what is under way."""
-        await asyncio.gather(*self._tasks)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _admit(self, request: Any, messages: Any, box: RequestBox) -> Plan:
         options = self._options(request, box)
@@ -133,7 +133,7 @@ class Admission:
 
         Turning it on or off breaks the conversation's cached prefix once, and that is to be counted.
         """
-        usually_on = self._default(request).mode == "on" and isinstance(messages, list)
+        usually_on = self._default(request).mode == "on" and isinstance(messages, list) and box.authorized
         if usually_on and self._pool.waiting("background") < MOST_IN_BACKGROUND:
             self._later(self._note_off(list(messages), _salt(request, box)))
 
@@ -144,12 +144,17 @@ class Admission:
 
     async def _compacted(self, options: Options, messages: list[Message], salt: str) -> Plan:
         lane = self.handler.compactors.lane(options.config)
+        piece = Piece(lambda: self.handler.run(options, messages, salt))
         # Shielded: when the client is gone, what was begun ends in the memos, for whoever asks next.
-        work = self._kept(self._pool.submit(lambda: self.handler.run(options, messages, salt), lane))
+        work = self._kept(self._pool.submit(piece, lane))
         try:
             async with asyncio.timeout(self._settings.limits.time_limit_seconds):
                 plan = await asyncio.shield(work)
-        except TimeoutError:
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if not piece.begun:
+                work.cancel()  # nobody waits for it any more, and others wait behind it
+            if isinstance(error, asyncio.CancelledError):
+                raise
             self._later(self._note_failure(work, list(messages), salt))
             return failed_open(messages, "time_limit")
         rate = EXACT_RECHECK_RATE if lane == "exact" else self._settings.encoder.audit_rate

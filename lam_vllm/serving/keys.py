@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from fastapi.responses import JSONResponse
 
-from lam_vllm.serving.asgi import App, Receive, Scope, Send, header_of, path_of
+from lam_vllm.serving.asgi import App, Receive, Scope, Send, path_of
 
 KEY_VARIABLES = ("LAM_API_KEY", "VLLM_API_KEY")
 _GUARDED = "/v1"
@@ -30,10 +30,11 @@ class KeyGuard:
 
     def _knows(self, scope: Scope) -> bool:
         """Whether the request shows a key. Compared as hashes, each with every one: the time tells nothing."""
-        scheme, _, shown = (header_of(scope["headers"], "authorization") or "").partition(" ")
-        found = _hash(shown.encode("latin-1"))
+        given = next((value for name, value in scope["headers"] if name.lower() == b"authorization"), b"")
+        scheme, _, shown = given.partition(b" ")
+        found = _hash(shown)
         matches = [secrets.compare_digest(found, known) for known in self._hashes]
-        return scheme.lower() == "bearer" and any(matches)
+        return scheme.lower() == b"bearer" and any(matches)
 
 
 def server_keys(given: Iterable[str], environment: Mapping[str, str]) -> list[str]:

@@ -10,7 +10,8 @@ from importlib.util import find_spec
 from typing import NoReturn
 
 from lam_vllm.errors import LamError, MissingExtraError, OptionError, UnsupportedServerError
-from lam_vllm.serving.settings import SETTINGS, Settings, key_of, server_settings, variable
+from lam_vllm.serving.settings import KEY_PLACES, SETTINGS, Settings, key_of, server_settings, variable
+from lam_vllm.serving.store_settings import KEY
 
 PLUGIN = "lam"
 PLUGIN_GROUP = "vllm.endpoint_plugins"
@@ -62,9 +63,11 @@ def prepare(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[list[s
 
 
 def settings_of(
-    argv: Sequence[str], environment: Mapping[str, str]
+    argv: Sequence[str], environment: Mapping[str, str], *, on: bool = False
 ) -> tuple[list[str], dict[str, str], Settings, Callable[[str], str]]:
     """What is left of `argv` without `--lam-*`, the environment with them, the settings, and what each is called.
+
+    `on` as in `server_settings`.
 
     Raises:
         OptionError: a `--lam-*` flag is unknown, has no value, or has one it cannot have.
@@ -76,7 +79,7 @@ def settings_of(
     def name_of(name: str) -> str:
         return _flag(name) if name in flags else variable(name)
 
-    return rest, prepared, server_settings(prepared, name_of), name_of
+    return rest, prepared, server_settings(prepared, name_of, on=on), name_of
 
 
 def processes_asked_for(arguments: Sequence[str]) -> int:
@@ -108,6 +111,8 @@ def split_flags(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
             continue
         flag, given, value = argument.partition("=")
         field = flag.removeprefix(_PREFIX).replace("-", "_")
+        if field == KEY:
+            raise OptionError(flag, "(not shown)", KEY_PLACES)
         if field not in SETTINGS:
             raise OptionError(flag, value or None, ", ".join(_flag(known) for known in SETTINGS))
         text = value if given else next(arguments, None)

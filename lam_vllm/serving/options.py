@@ -24,6 +24,8 @@ CONFIG_FIELDS = (
 )
 FLAGS = ("store", "usage")
 FIELDS = ("enabled", *CONFIG_FIELDS, *FLAGS)
+ASKING = ("enabled", "profile")
+"""Options that say whether to compact, where the others say how."""
 
 _MODES: dict[object, Mode] = {True: "on", False: "off", "on": "on", "off": "off", "observe": "observe"}
 _CARRIER = "true, false, observe, off, or an object of options"
@@ -92,7 +94,7 @@ def overlaid(default: Options, given: Mapping[str, Given], *, has_encoder: bool)
         name = given["profile"].name if "profile" in given else "profile"
         raise OptionError(name, config.profile, _NEEDS_ENCODER)
     store, usage = (_flag(given, name, getattr(default, name)) for name in FLAGS)
-    asked = mode != default.mode or not given.keys().isdisjoint(("enabled", "profile"))
+    asked = mode != default.mode or not given.keys().isdisjoint(ASKING)
     return Options(mode, config, store, usage, asked)
 
 

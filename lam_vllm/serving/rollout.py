@@ -9,7 +9,7 @@ from typing import Any
 
 from lam_vllm.errors import OptionError
 from lam_vllm.messages import chain_digests
-from lam_vllm.serving.options import Options, given_in, overlaid
+from lam_vllm.serving.options import ASKING, Options, given_in, overlaid
 from lam_vllm.types import Message
 
 _SEED = "canary"
@@ -40,8 +40,8 @@ def in_canary(messages: Sequence[Message], share: float) -> bool:
 
     Later turns do not change that, so a conversation never flips; nor do hosts differ.
     """
-    if share >= 1.0:
-        return True
+    if share in (0.0, 1.0):
+        return share == 1.0
     opening = list(takewhile(lambda message: message.get("role") != "assistant", messages))
     digest = chain_digests(opening, _SEED)[-1:]
     return bool(digest) and int(digest[0][:13], 16) < share * 16**13
@@ -62,8 +62,11 @@ def model_defaults(values: Any, default: Options) -> dict[str, Options]:
 
 def _model_default(name: str, value: Any, default: Options) -> Options:
     path = f"models.{name}"
+    given = given_in(value, path)
     # Whether there is an encoder is checked where the compactors are made: it may be loaded for this model.
-    options = overlaid(default, given_in(value, path), has_encoder=True)
+    options = overlaid(default, given, has_encoder=True)
+    if given.keys().isdisjoint(ASKING):  # an operator's `store: false` says how, not whether
+        options = replace(options, mode=default.mode)
     if options.config.observations != "tool":
         raise OptionError(f"{path}.observations", options.config.observations, "tool; a request may ask for tool+user")
     return replace(options, asked=False)

@@ -16,15 +16,16 @@ from lam_vllm.serving.encoder_settings import EncoderSettings, encoder_settings
 from lam_vllm.serving.limits import NAMES as LIMIT_NAMES
 from lam_vllm.serving.limits import Limits, read_limits
 from lam_vllm.serving.numbers import number_setting
-from lam_vllm.serving.options import FIELDS, FLAGS, Given, Options, overlaid
+from lam_vllm.serving.options import FIELDS, FLAGS, Given, Mode, Options, overlaid
 from lam_vllm.serving.rollout import Rollout, model_defaults
-from lam_vllm.serving.store_settings import KEY_FILE, server_key, store_settings
+from lam_vllm.serving.store_settings import KEY, KEY_FILE, server_key, store_settings
 from lam_vllm.serving.store_settings import NAMES as STORE_NAMES
 from lam_vllm.stores import StoreSettings
 
 SERVER_NAMES = (*ENCODER_NAMES, *STORE_NAMES, KEY_FILE, *LIMIT_NAMES, "canary")
 SETTINGS = (*FIELDS, *SERVER_NAMES, "config")
 """Everything that has a variable and a flag."""
+KEY_PLACES = f"LAM_KEY in the environment, or a file that {KEY_FILE} names: flags and options are read by others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +54,25 @@ def variable(name: str) -> str:
     return "LAM_" + name.upper()
 
 
-def server_settings(environment: Mapping[str, str], name_of: Callable[[str], str] = variable) -> Settings:
-    """The settings in `LAM_*` variables. The default is off unless a profile is named or `enabled` says otherwise.
+def server_settings(
+    environment: Mapping[str, str], name_of: Callable[[str], str] = variable, *, on: bool = False
+) -> Settings:
+    """The settings in `LAM_*` variables.
+
+    The default is off unless a profile is named, or `enabled` says otherwise, or the server is there for nothing else:
+    then it is `on`.
 
     Raises:
         InputFileError: `LAM_CONFIG` is not a readable YAML mapping.
         OptionError: a value cannot be what it is; the error names `name_of(name)`, or the path in the file.
     """
     values = _values_of_file(environment)
+    if KEY in values:
+        raise OptionError(KEY, "(not shown)", KEY_PLACES)
     known = _over(values, environment)
     models = values.pop("models", None)
-    options = _options({name: value for name, value in values.items() if name not in SERVER_NAMES}, known, name_of)
+    of_requests = {name: value for name, value in values.items() if name not in SERVER_NAMES}
+    options = _options(of_requests, known, name_of, on=on)
     canary = number_setting(known.get(variable("canary"), "").strip(), name_of("canary"), default=1, least=0, most=1)
     return Settings(
         options,
@@ -105,7 +114,9 @@ def _over(values: Mapping[str, Any], environment: Mapping[str, str]) -> Mapping[
     return {variable(name): _plain(values[name]) for name in SERVER_NAMES if name in values} | dict(environment)
 
 
-def _options(values: dict[str, Any], environment: Mapping[str, str], name_of: Callable[[str], str]) -> Options:
+def _options(
+    values: dict[str, Any], environment: Mapping[str, str], name_of: Callable[[str], str], *, on: bool
+) -> Options:
     given = {name: Given(values.pop(name), name) for name in ("enabled", *FLAGS) if name in values}
     base = Options("off", make_config(values), store=True)
     given |= {
@@ -113,13 +124,12 @@ def _options(values: dict[str, Any], environment: Mapping[str, str], name_of: Ca
         for name in FIELDS
         if variable(name) in environment
     }
-    if "profile" in values:
-        given.setdefault("profile", Given(values["profile"], "profile"))
     options = overlaid(base, given, has_encoder=True)
     if options.config.observations != "tool":
         raise OptionError(name_of("observations"), options.config.observations, "tool; a request may ask for tool+user")
-    off_unless_named = "enabled" not in given and options.config.profile is None
-    return Options("off" if off_unless_named else options.mode, options.config, options.store, options.usage)
+    implied: Mode = "on" if on or options.config.profile else "off"
+    mode = options.mode if "enabled" in given else implied
+    return Options(mode, options.config, options.store, options.usage)
 
 
 def _plain(value: Any) -> str:

@@ -61,6 +61,7 @@ class WorkerClient:
         self._stuck = stuck_seconds
         self._numbers = count()
         self._waiting: dict[int, Future[Answer]] = {}
+        self._waiting_since = 0.0
         self._sending = Lock()
         self._changed = Condition()
         self._pipe: _Pipe | None = None
@@ -86,6 +87,8 @@ class WorkerClient:
             if pipe is None:
                 future.set_exception(WorkerLostError("the worker process is not running"))
                 return future
+            if not self._waiting:
+                self._waiting_since = time.monotonic()
             self._waiting[number] = future
         try:
             with self._sending:
@@ -166,7 +169,7 @@ class WorkerClient:
         """Hand out answers until the worker is gone, or as good as gone."""
         self.held, moved = Held(), time.monotonic()
         silent = min(SILENT_SECONDS, max(self._stuck, 3 * HEARTBEAT_SECONDS))
-        while time.monotonic() - moved < self._stuck and self.held.batch_seconds < self._stuck:
+        while not self._stands_still(moved):
             try:
                 if not pipe.poll(silent):
                     break
@@ -176,7 +179,7 @@ class WorkerClient:
             except Exception:
                 logger.exception("lam: an answer of the worker process cannot be read")
                 return
-            if number is not None or held.batches != self.held.batches or not self._waiting:
+            if number is not None or held.batches != self.held.batches:
                 moved = time.monotonic()
             errors, self.held = held.store_errors - self.held.store_errors, held
             if errors:
@@ -184,6 +187,11 @@ class WorkerClient:
             if number is not None:
                 self._hand(number, answer)
         logger.error("lam: the worker process does not move; it is ended")
+
+    def _stands_still(self, moved: float) -> bool:
+        """Whether the worker has ended nothing since `moved` although something waits, or its batch does not end."""
+        since = time.monotonic() - max(moved, self._waiting_since)
+        return (bool(self._waiting) and since >= self._stuck) or self.held.batch_seconds >= self._stuck
 
     def _hand(self, number: int, answer: Compacted | Warmed | Failure | None) -> None:
         future = self._waiting.pop(number, None)

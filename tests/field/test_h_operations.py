@@ -180,6 +180,16 @@ def test_f89_the_memo_of_prefixes_keeps_to_its_bytes_and_loses_the_oldest_first(
     ]  # fmt: skip
 
 
+def test_f89_a_conversation_larger_than_the_memo_drives_nobody_elses_out(count_tokens: Callable[[str], int]) -> None:
+    config = make_config({"profile": "exact"})
+    small = Compactor(config, count_tokens)
+    small.compact(REPEATED)
+    compactor = Compactor(config, count_tokens, memo=PrefixMemo(2 * small.memo_bytes_used))
+    compactor.compact(REPEATED)
+    compactor.compact(agent(*(f"{number}\n{MODULE}" for number in range(20))))
+    assert compactor.compact(REPEATED).report.work.known_messages == len(REPEATED)
+
+
 def test_f89_a_conversation_larger_than_the_memo_is_compacted_and_not_kept(count_tokens: Callable[[str], int]) -> None:
     compactor = Compactor(make_config({"profile": "exact"}), count_tokens, memo=PrefixMemo(100))
     assert compactor.compact(REPEATED).changed

@@ -9,6 +9,7 @@ from tests.server.books import books
 from tests.server.clients import rendered_ids
 from tests.server.conftest import LiveServer
 from tests.server.fuzz_judge import fuzz, told
+from tests.server.fuzzing import mutated
 from tests.server.steady import steady_client
 from tests.server.talks import recorded
 
@@ -18,6 +19,13 @@ GENERATED = 100
 APIS = ("chat", "responses", "messages")
 MEMOS = 3
 """Memos, each under its cap: of prefixes in the server and in its worker, and of embeddings there."""
+
+
+def test_a_seed_names_its_requests() -> None:
+    requests = list(mutated(SEED, 200, 20))
+    assert requests == list(mutated(SEED, 200, 20))
+    assert requests != list(mutated(SEED + 1, 200, 20))
+    assert sum(request.is_generated for request in requests) == 20
 
 
 def test_no_body_makes_the_plugin_fail(plain: LiveServer, hooked: LiveServer) -> None:

@@ -44,6 +44,11 @@ def chat(client: httpx.Client, messages: list[Message], salt: str, engine: int =
     return Usage(usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"] or 0)
 
 
+def switch(client: httpx.Client, *, on: bool) -> None:
+    """Set the run-time switch."""
+    client.post("/v1/lam/enabled", json={"enabled": on}).raise_for_status()
+
+
 def warm(client: httpx.Client, messages: list[Message], salt: str) -> dict[str, int]:
     fields = {"messages": messages, "cache_salt": salt, "wait": True}
     found: dict[str, int] = client.post("/v1/lam/warm", json=fields).raise_for_status().json()
@@ -155,14 +160,16 @@ def test_the_switch_is_one_for_all_processes(fleet: Fleet) -> None:
     with fleet.clients() as clients:
         one, other = clients.values()
         compacted = render(one, messages)
-        one.post("/v1/lam/enabled", json={"enabled": False}).raise_for_status()
         try:
+            switch(one, on=False)
             assert [status(client)["switched_on"] for client in (one, other)] == [False, False]
             assert len(render(other, messages)) > len(compacted)
+            switch(other, on=True)
+            assert [status(client)["switched_on"] for client in (one, other)] == [True, True]
+            assert render(one, messages) == compacted
         finally:
-            other.post("/v1/lam/enabled", json={"enabled": True}).raise_for_status()
-        assert [status(client)["switched_on"] for client in (one, other)] == [True, True]
-        assert render(one, messages) == compacted
+            for client in clients.values():
+                switch(client, on=True)
 
 
 def test_text_that_one_process_removed_is_found_by_every_other_under_its_salt_alone(fleet: Fleet) -> None:

@@ -12,7 +12,7 @@ from tests.server.asking import fleet_key, removed_record, render
 from tests.server.conftest import SERVED_NAME, LiveServer
 from tests.server.fleet import STORE_BYTES, Fleet, status
 from tests.server.talks import body, by_user, recorded
-from tests.server.waiting import wait_for
+from tests.server.waiting import is_running, wait_for
 
 STOP_SECONDS = 90
 ANSWER_TOKENS = 64
@@ -32,7 +32,7 @@ def terminate(server: LiveServer) -> None:
 
 def assert_ended(server: LiveServer, running: list[int]) -> None:
     assert server.process.wait(STOP_SECONDS) == 0
-    wait_for(lambda: not any(Path(f"/proc/{process}").exists() for process in running))
+    wait_for(lambda: not any(map(is_running, running)))
 
 
 def events(server: LiveServer) -> Iterator[str]:

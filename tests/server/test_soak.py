@@ -16,6 +16,13 @@ GENERATED_STEPS = (1, 4)
 """Of each conversation these are answered by the engine: short ones, which a CPU prefills in no time."""
 
 
+def test_a_number_names_its_conversation_and_there_are_steps_of_every_kind() -> None:
+    plans = [list(steps(number, TURNS, seed=1)) for number in range(CONVERSATIONS)]
+    assert plans == [list(steps(number, TURNS, seed=1)) for number in range(CONVERSATIONS)]
+    assert {step.kind for plan in plans for step in plan} == {"turn", "retry", "fork", "edit"}
+    assert all(sum(step.kind == "turn" for step in plan) == TURNS for plan in plans)
+
+
 def test_no_conversation_breaks_and_every_removed_text_can_be_looked_up(hooked: LiveServer) -> None:
     with steady_client(hooked.url, hooked.headers) as client, ThreadPoolExecutor(CLIENTS) as pool:
 

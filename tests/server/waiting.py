@@ -1,4 +1,4 @@
-"""Waiting for a server to get somewhere, and stopping one of its processes meanwhile."""
+"""Waiting for a server to get somewhere, and what its processes do meanwhile."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 WAIT_SECONDS = 60
 
@@ -28,3 +29,11 @@ def stopped(process: int) -> Iterator[None]:
     finally:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGCONT)
+
+
+def is_running(process: int) -> bool:
+    """Whether the process has not ended; one that only waits to be reaped has."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

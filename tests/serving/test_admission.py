@@ -433,3 +433,32 @@ def test_a_wish_for_usage_reaches_the_box() -> None:
     assert server.box.wants_usage
     run(server, REPEATED)
     assert not server.box.wants_usage
+
+
+def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
+    server, release = Server(), threading.Event()
+
+    async def leave() -> None:
+        pool, admission = server.service.pool, server.service.admission
+        blocked = asyncio.create_task(pool.submit(lambda: release.wait(10)))
+        clients = [asyncio.create_task(admission.admit(SimpleNamespace(), agent_messages(str(n)))) for n in range(50)]
+        await asyncio.sleep(0)
+        while pool.waiting("exact") <= len(clients):
+            await asyncio.sleep(0)
+        for client in clients:
+            client.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
+        await asyncio.sleep(0)
+        assert pool.waiting("exact") == 1
+        release.set()
+        await blocked
+        await admission.ended()
+
+    asyncio.run(leave())
+    assert len(server.service.handler.watch) == 0
+
+
+def test_an_unauthenticated_request_that_is_off_leaves_nothing_behind() -> None:
+    server = Server()
+    run(server, REPEATED, RequestBox(api="tokenize", authorized=False), lam=False)
+    assert len(server.service.handler.watch) == 0

@@ -9,6 +9,7 @@ import pytest
 from lam_vllm.compactors import MEMO_BYTES
 from lam_vllm.config import CompactorConfig
 from lam_vllm.errors import OptionError
+from lam_vllm.serving.launch import prepare
 from lam_vllm.serving.limits import TIME_LIMIT_SECONDS, Limits
 from lam_vllm.serving.options import Options
 from lam_vllm.serving.settings import SETTINGS, Settings, key_of, server_settings, settings_of_processes, variable
@@ -89,6 +90,27 @@ def test_a_model_may_be_on_where_the_server_is_off(tmp_path: Path) -> None:
     assert settings.rollout.models["big"].mode == "on"
     assert settings.is_on
     assert not server_settings({}).is_on
+
+
+def test_an_operators_option_of_a_model_turns_nothing_on(tmp_path: Path) -> None:
+    text = "models: {kept: {store: false}, told: {usage: true}, bare: {}}"
+    assert not from_file(tmp_path, text).is_on
+    on = server_settings({"LAM_CONFIG": str(tmp_path / "lam.yaml")}, on=True)
+    assert {options.mode for options in (on.options, *on.rollout.models.values())} == {"on"}
+
+
+def test_what_is_there_for_nothing_else_is_on_unless_said_otherwise() -> None:
+    assert server_settings({}, on=True).options.mode == "on"
+    assert server_settings({"LAM_ENABLED": "observe"}, on=True).options.mode == "observe"
+    assert server_settings({"LAM_PROFILE": "exact", "LAM_ENABLED": "false"}, on=True).options.mode == "off"
+
+
+def test_a_key_where_others_could_read_it_is_refused_and_not_shown(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="LAM_KEY") as in_file:
+        from_file(tmp_path, "key: a-secret-of-mine")
+    with pytest.raises(OptionError, match="LAM_KEY") as in_flag:
+        prepare(["m", "--lam-key=a-secret-of-mine"], {})
+    assert "a-secret" not in f"{in_file.value}{in_flag.value}"
 
 
 @pytest.mark.parametrize(

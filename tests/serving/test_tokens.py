@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from lam_vllm.errors import EncoderError
-from lam_vllm.tokens import portable_token_counter, portable_tokenizer, token_counter
+from lam_vllm.tokens import fast_token_counter, portable_token_counter, portable_tokenizer, token_counter
 
 FILE = str(Path(__file__).parents[2] / ".models/smollm2/tokenizer.json")
 
@@ -55,3 +55,23 @@ def test_one_that_cannot_travel_counts_here_and_says_so_when_it_is_asked_to() ->
     assert token_counter(tokenizer)("one two three") == 3
     with pytest.raises(EncoderError, match=r"tokenizer \(Local\) cannot be given .* use --lam-profile exact"):
         portable_tokenizer(tokenizer)
+
+
+class Panic(BaseException):
+    """Stands for a panic of a Rust library, which is no Exception."""
+
+
+class PanickingTokenizer:
+    """A tokenizer that panics over every text."""
+
+    def no_truncation(self) -> None: ...
+
+    def no_padding(self) -> None: ...
+
+    def encode_batch_fast(self, texts: list[str], *, add_special_tokens: bool) -> list[list[int]]:
+        raise Panic("index out of bounds")
+
+
+def test_a_panic_of_a_tokenizer_is_an_error_that_a_request_survives() -> None:
+    with pytest.raises(RuntimeError, match="the tokenizer failed: index out of bounds"):
+        fast_token_counter(PanickingTokenizer())("one")

@@ -33,8 +33,8 @@ from lam_vllm.tokens import portable_token_counter
 from lam_vllm.types import Compaction, Message
 from lam_vllm.worker import Setup, WorkerClient, WorkerCompactor
 from lam_vllm.worker import client as client_module
-from lam_vllm.worker.client import LONGEST_PAUSE_SECONDS, restart_pauses
-from lam_vllm.worker.jobs import Compact
+from lam_vllm.worker.client import LONGEST_PAUSE_SECONDS, STUCK_SECONDS, restart_pauses
+from lam_vllm.worker.jobs import Compact, Warm
 from tests.core.chats import OneShot, chats
 from tests.worker.conftest import THREADS, TOKENIZER, CountedClient, report
 
@@ -150,6 +150,15 @@ def stopped(worker: CountedClient) -> Iterator[CountedClient]:
     finally:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGCONT)
+
+
+def test_a_worker_that_was_idle_for_long_has_its_whole_time_for_the_next_job(stopped: CountedClient) -> None:
+    worker, long_ago = stopped, time.monotonic() - 10 * STUCK_SECONDS
+    assert not worker._stands_still(long_ago)
+    answer = worker.submit(Warm(CONFIGS[0], None, "a text that nobody has sent so far", "idle"))
+    assert not worker._stands_still(long_ago)
+    os.kill(worker.facts.process, signal.SIGCONT)
+    assert answer.result(60)
 
 
 def test_requests_over_which_the_worker_is_killed_are_computed_by_the_next_worker(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
 from fastapi import HTTPException, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from lam_vllm.errors import OptionError
+from lam_vllm.pool import Lane, Piece
 from lam_vllm.serving.asgi import header_of
 from lam_vllm.serving.middleware import OPTIONS_HEADER, SALT_HEADER
 from lam_vllm.serving.options import Options, request_options
@@ -70,6 +71,21 @@ def salt_of(body: Asked | None, http: Request) -> str:
     if body is not None and body.cache_salt is not None:
         return body.cache_salt
     return header_of(http.headers.raw, SALT_HEADER) or ""
+
+
+async def in_lane(service: Service, work: Callable[[], T], lane: Lane) -> T:
+    """What `work` returns, from a thread of this lane. What has not begun when this ends never will.
+
+    Raises:
+        HTTPException, Exception: as `within_limit`.
+    """
+    piece = Piece(work)
+    waiting = asyncio.ensure_future(service.pool.submit(piece, lane))
+    try:
+        return await within_limit(service, waiting)
+    finally:
+        if not piece.begun:
+            waiting.cancel()
 
 
 async def within_limit(service: Service, work: Awaitable[T]) -> T:

@@ -14,7 +14,8 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-MAX_BODY_BYTES = 64_000_000
+MAX_BODY_BYTES = 16_000_000
+"""A body is read, and its answer written, on the event loop: that long nothing else is answered."""
 MAX_FIELDS = 32
 """Of the body itself: each one that does not exist is an error of its own."""
 MAX_DEPTH = 100

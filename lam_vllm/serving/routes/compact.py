@@ -13,11 +13,12 @@ from pydantic import BaseModel
 
 from lam_vllm.config import CompactorConfig
 from lam_vllm.errors import EncoderError, WorkerLostError
+from lam_vllm.serving.asgi import header_of
 from lam_vllm.serving.box import RequestBox, current_box
 from lam_vllm.serving.middleware import OPTIONS_HEADER, SALT_HEADER
 from lam_vllm.serving.options import Options
 from lam_vllm.serving.prompt_tokens import PromptTokens
-from lam_vllm.serving.routes.asked import Asked, Messages, options_of, salt_of, service_of, within_limit
+from lam_vllm.serving.routes.asked import Asked, Messages, in_lane, options_of, salt_of, service_of
 from lam_vllm.serving.routes.bounded import AsciiResponse
 from lam_vllm.serving.service import Alone, Service
 from lam_vllm.serving.work import Plan, removed_text
@@ -70,8 +71,8 @@ async def _compacted(
 ) -> Response:
     box = RequestBox(
         api="compact",
-        options_header=http.headers.get(OPTIONS_HEADER),
-        salt_header=http.headers.get(SALT_HEADER),
+        options_header=header_of(http.headers.raw, OPTIONS_HEADER),
+        salt_header=header_of(http.headers.raw, SALT_HEADER),
         scope=http.scope,
     )
     with _in_box(box):
@@ -111,9 +112,8 @@ def _in_box(box: RequestBox) -> Iterator[None]:
 async def _dry_run(service: Service, body: ToCompact, http: Request) -> Response:
     options, salt = options_of(body, http), salt_of(body, http)
     lane = service.handler.compactors.lane(options.config)
-    work = service.pool.submit(lambda: _from_nothing(service, options, body.messages, salt), lane)
     try:
-        compaction, records = await within_limit(service, work)
+        compaction, records = await in_lane(service, lambda: _from_nothing(service, options, body.messages, salt), lane)
     except HTTPException:
         raise
     except Exception as error:  # noqa: BLE001 - whatever is wrong in here, the client gets JSON

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from fastapi import HTTPException, Request
+from fastapi import HTTPException, Request, Response
 from pydantic import BaseModel
 
-from lam_vllm.serving.routes.asked import salt_of, service_of, within_limit
+from lam_vllm.serving.routes.asked import in_lane, salt_of, service_of
+from lam_vllm.serving.routes.bounded import AsciiResponse
 from lam_vllm.serving.service import Service
 from lam_vllm.stores import StoreError
 
@@ -28,7 +29,7 @@ class Deleted(BaseModel):
     deleted: int
 
 
-async def record(identity: str, http: Request) -> Record:
+async def record(identity: str, http: Request) -> Response:
     """Removed text by its id and the salt it was sent under.
 
     410 when the id was given out under this salt and its text is not kept any more, 404 for any other id; 503 while the
@@ -39,7 +40,7 @@ async def record(identity: str, http: Request) -> Record:
     found = await _asked(service, lambda: records.look_up(salt, identity))
     if found.text is not None:
         lookups.labels("found").inc()
-        return Record(id=identity, text=found.text)
+        return AsciiResponse(Record(id=identity, text=found.text).model_dump())
     lookups.labels("expired" if found.known else "unknown").inc()
     raise HTTPException(410, "this text is not kept any more") if found.known else HTTPException(404, "no such record")
 
@@ -57,6 +58,6 @@ async def forget(http: Request) -> Deleted:
 async def _asked(service: Service, question: Callable[[], T]) -> T:
     """The store's answer, from a thread: it may be a file or another host."""
     try:
-        return await within_limit(service, service.pool.submit(question, "background"))
+        return await in_lane(service, question, "store")
     except StoreError as error:
         raise HTTPException(503, f"the store cannot answer now: {error}") from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import HTTPException, Request, Response
 
 from lam_vllm.errors import EncoderError, WorkerLostError
@@ -29,7 +31,11 @@ async def warm(body: WarmRequest, http: Request, response: Response) -> Warmed:
     options, salt = options_of(body, http), salt_of(body, http)
     if not service.admission.switch.on or options.mode == "off":
         return Warmed(done=True)
-    work = await within_limit(service, service.warming.begin(options.config, body.messages, body.text, salt))
+    beginning = asyncio.ensure_future(service.warming.begin(options.config, body.messages, body.text, salt))
+    try:
+        work = await within_limit(service, beginning)
+    finally:
+        beginning.cancel()  # a call that found no room holds its messages no longer
     if not body.wait:
         response.status_code = 202
         return Warmed(done=False)
