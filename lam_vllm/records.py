@@ -61,7 +61,8 @@ class RecordStore:
         """Delete whatever is kept under this salt, embeddings too; how many records there were.
 
         Raises:
-            StoreError: the store cannot be written now. What waited in this process to be written is deleted.
+            StoreError: the store cannot be written now, or cannot say yet that the text is gone. What waited in this
+                process to be written is deleted.
         """
         return self._rows.delete_group(group_of(self._key, salt))
 

@@ -18,6 +18,8 @@ TIMEOUT_SECONDS = 60.0
 MOST_BYTES = 16_000_000
 """More of an answer is not read: the address may be anybody's."""
 
+_CONTROLS = frozenset(map(chr, (*range(32), 127)))
+
 
 class _NoRedirects(HTTPRedirectHandler):
     """A key is for the address that was given, not for wherever that one points to."""
@@ -53,15 +55,17 @@ class Asked:
     """The server at `url`; `api_key` goes with every request.
 
     Raises:
-        OptionError: the URL is not one of HTTP.
+        OptionError: the URL is not one of HTTP, or the key is no line of text.
     """
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
         if not url.startswith(("http://", "https://")):
             raise OptionError("url", url, "http://HOST:PORT")
+        if api_key and not _CONTROLS.isdisjoint(api_key):
+            raise OptionError("api-key", "(not shown)", "one line of text")  # the error of a request would show it
         self.url = url.rstrip("/").removesuffix("/v1")
         self.has_key = bool(api_key)
-        self._headers = {"Authorization": f"Bearer {api_key}".encode(errors="surrogateescape")} if api_key else {}
+        self._headers = {"Authorization": f"Bearer {_in_bytes(api_key)}"} if api_key else {}
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Reply:
         """The answer to a GET of `path`, or to a POST of `body` as JSON. Raises nothing."""
@@ -93,6 +97,11 @@ class Asked:
                     yield _reply(answer, answer.status)
                 except (OSError, HTTPException):
                     return
+
+
+def _in_bytes(key: str) -> str:
+    """The key as UTF-8, in the way in which `http.client` takes bytes of a header."""
+    return key.encode(errors="surrogateescape").decode("latin-1")
 
 
 def _reply(answer: Any, status: int) -> Reply:

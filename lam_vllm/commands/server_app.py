@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-
 _OTHERS = (
     "Every --lam-OPTION of `lam-vllm serve` may be given too. Every user of this machine can read a command line while "
     "it runs: keys, and store URLs with a password, belong into LAM_API_KEY, LAM_KEY and LAM_STORE_URL."

@@ -8,25 +8,21 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from lam_vllm.config import CompactorConfig
 from lam_vllm.errors import OptionError
-from lam_vllm.messages import quick_digests
 from lam_vllm.metrics import NO_REASON, Metrics, shared_directory
 from lam_vllm.pool import Piece, Pool
 from lam_vllm.serving.accounting import Accounting
 from lam_vllm.serving.box import RequestBox, current_box
 from lam_vllm.serving.options import Options, request_options
-from lam_vllm.serving.prefix_watch import is_sampled
+from lam_vllm.serving.recheck import MOST_IN_BACKGROUND, Recheck
+from lam_vllm.serving.salt import salt_of
 from lam_vllm.serving.settings import Settings
 from lam_vllm.serving.switch import Switch
-from lam_vllm.serving.work import Difference, Handler, Plan, failed_open
+from lam_vllm.serving.tasks import Tasks
+from lam_vllm.serving.work import Handler, Plan, failed_open
 from lam_vllm.types import Message, Reason
 
 T = TypeVar("T")
-EXACT_RECHECK_RATE = 1 / 64
-"""Share of requests under `exact` that are computed again from nothing; other profiles have `audit_rate`."""
-MOST_IN_BACKGROUND = 64
-"""With so many pieces of other work waiting a request is not decided again, whatever the rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,8 @@ class Admission:
         self._settings = settings
         self._pool = pool
         self._seam = seam
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._recheck = Recheck(handler, pool, self.accounting, settings.encoder.audit_rate)
+        self._tasks = Tasks()
 
     async def admit(self, request: Any, messages: Any) -> Plan:
         """What vLLM shall render instead of `messages`: a new list, or the very object when nothing is removed.
@@ -97,7 +94,7 @@ class Admission:
 
     async def ended(self) -> None:
         """Wait for what is under way."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.ended()
 
     async def _admit(self, request: Any, messages: Any, box: RequestBox) -> Plan:
         options = self._options(request, box)
@@ -146,7 +143,7 @@ class Admission:
         lane = self.handler.compactors.lane(options.config)
         piece = Piece(lambda: self.handler.run(options, messages, salt))
         # Shielded: when the client is gone, what was begun ends in the memos, for whoever asks next.
-        work = self._kept(self._pool.submit(piece, lane))
+        work = self._tasks.start(self._pool.submit(piece, lane))
         try:
             async with asyncio.timeout(self._settings.limits.time_limit_seconds):
                 plan = await asyncio.shield(work)
@@ -157,27 +154,14 @@ class Admission:
                 raise
             self._later(self._note_failure(work, list(messages), salt))
             return failed_open(messages, "time_limit")
-        rate = EXACT_RECHECK_RATE if lane == "exact" else self._settings.encoder.audit_rate
-        sampled = plan.report is not None and is_sampled(plan.report.prefix_digest, rate)
-        if sampled and options.mode == "on" and self._pool.waiting("background") < MOST_IN_BACKGROUND:
-            self._later(self._recheck(options.config, list(messages), plan.messages, salt))
+        if self._recheck.is_due(options, plan):
+            self._later(self._recheck.run(options, list(messages), plan.messages, salt))
         return plan
 
     async def _note_failure(self, work: asyncio.Task[Plan], given: list[Message], salt: str) -> None:
         """Once the late work has made its own note, which was of what vLLM did not get."""
         await asyncio.wait([work])
         await self._pool.submit(lambda: self.handler.note_failure(given, salt))
-
-    async def _recheck(self, config: CompactorConfig, given: list[Message], emitted: list[Message], salt: str) -> None:
-        def difference() -> Difference | None:
-            return self.handler.difference(config, given, quick_digests(emitted, salt)[-1], salt)
-
-        exact = self.handler.compactors.lane(config) == "exact"
-        found = await self._pool.submit(difference, "exact" if exact else "background")
-        if found == "guard_band":
-            self.accounting.violated()
-        elif found == "defect":
-            self.accounting.broken("defect")
 
     def _later(self, work: Coroutine[Any, Any, object]) -> None:
         async def guarded() -> None:
@@ -186,14 +170,7 @@ class Admission:
             except Exception as error:  # noqa: BLE001 - nobody waits for this
                 self.handler.log(error)
 
-        self._kept(guarded())
-
-    def _kept(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """A task that runs to its end whoever waits for it."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)  # the loop itself holds tasks weakly
-        task.add_done_callback(self._tasks.discard)
-        return task
+        self._tasks.start(guarded())
 
     def _rejected(self, box: RequestBox, error: OptionError) -> Exception:
         self.accounting.decided(box, "rejected", NO_REASON)
@@ -226,5 +203,4 @@ def _reuses_tokens(request: Any, messages: list[Any], has_media: Callable[[Any],
 
 
 def _salt(request: Any, box: RequestBox) -> str:
-    salt = getattr(request, "cache_salt", None)
-    return salt if isinstance(salt, str) else box.salt_header or ""
+    return salt_of(getattr(request, "cache_salt", None), box.salt_header)

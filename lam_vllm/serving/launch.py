@@ -176,7 +176,8 @@ def _added(given: set[str]) -> list[str]:
     """
     details, shutdown = "--enable-prompt-tokens-details", "--shutdown-timeout"
     added = [] if details in given else [details]
-    return added if shutdown in given else [*added, f"{shutdown}={SHUTDOWN_SECONDS}"]
+    # A file of vLLM's options may hold another time, and an argument would win over it.
+    return added if given & {shutdown, "--config"} else [*added, f"{shutdown}={SHUTDOWN_SECONDS}"]
 
 
 def _names(arguments: Sequence[str]) -> set[str]:

@@ -13,6 +13,7 @@ from lam_vllm.errors import OptionError
 from lam_vllm.stores import StoreSettings
 from lam_vllm.stores.base import SCHEMES
 from lam_vllm.stores.open import file_of
+from lam_vllm.stores.ownership import why_foreign
 
 NAMES = ("store_url", "store_bytes", "store_retention_seconds")
 KEY_FILE, KEY = "key_file", "key"
@@ -91,7 +92,18 @@ def _url(text: str, name: str) -> str | None:
     nowhere = not file_of(text).name if parts.scheme in ("", "sqlite") else not (parts.netloc or parts.path)
     if not known or nowhere:
         raise OptionError(name, StoreSettings(text, 0, 0.0).label, _URLS)
+    if parts.scheme in ("", "sqlite"):
+        _refuse_foreign(file_of(text), name)
     return text
+
+
+def _refuse_foreign(path: Path, name: str) -> None:
+    try:
+        why = why_foreign(path)
+    except OSError:  # it may be there later; until then requests go on, and the loss is counted
+        return
+    if why is not None:
+        raise OptionError(name, str(path), f"a file of its own, made where there is none; what is there {why}")
 
 
 def _bytes(text: str, name: str, default: int) -> int:

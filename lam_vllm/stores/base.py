@@ -96,7 +96,7 @@ class Rows(Protocol):
         """Delete every row of the group, those of other kinds too; how many of this kind there were.
 
         Raises:
-            StoreError: the store cannot be written now.
+            StoreError: the store cannot be written now; what was deleted, or whether its text is gone, is not known.
         """
 
     def refresh(self) -> None:

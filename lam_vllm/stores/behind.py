@@ -90,13 +90,20 @@ class RowsBehind:
             self._on_error(lost)
 
     def delete_group(self, group: bytes) -> int:
-        """Delete every row of the group, those that wait too. Waits for the store, and raises as it does."""
+        """Delete every row of the group, those that wait here too. Waits for the store, and raises as it does.
+
+        What waits in other processes is written later on.
+        """
         with self._writing:
             with self._changed:
                 waiting = [row for row in self._pending.values() if row.group == group]
                 self._forget(waiting)
-            known = self._rows.get_many([row.key for row in waiting]) if waiting else []
-            return self._rows.delete_group(group) + known.count(None)
+            try:
+                known = self._rows.get_many([row.key for row in waiting]) if waiting else []
+                return self._rows.delete_group(group) + known.count(None)
+            except Exception:
+                self._on_error(1)
+                raise
 
     def refresh(self) -> None:
         """Drop what is too old. Waits for the store, and raises as it does."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from lam_vllm.errors import MissingExtraError
 from lam_vllm.stores.base import KINDS, Kind, Row, StoreError
-from lam_vllm.stores.redis_scripts import CHECK, DELETE, PUT
+from lam_vllm.stores.redis_scripts import CHECK, DELETE, PUT, STEP
 
 TIMEOUT_SECONDS = 0.5
 """How long a connection, and an answer, is waited for."""
@@ -20,7 +20,8 @@ class RedisRows:
 
     A row is a string that expires by itself. An index of ages and sizes, kept by scripts that run on the server, tells
     how much is kept and what was written longest ago. Its keys expire with the last row. The names of keys hold hashes
-    alone, and share a hash tag, so that a cluster keeps them together.
+    alone, and share one hash tag over all kinds, so that a cluster has them on one node, which is the one to name. No
+    script works through more than `STEP` rows besides those that it is given: the server does nothing else meanwhile.
     """
 
     def __init__(self, url: str, kind: Kind, max_bytes: int, retention_seconds: float) -> None:
@@ -44,13 +45,19 @@ class RedisRows:
         kept = [row for row in rows if row.cost <= self._max_bytes]
         fields = [field for row in kept for field in (row.key.hex(), row.group.hex(), row.cost, row.value)]
         with self._asking():
-            self.nbytes = int(self._put(keys=[self._prefix], args=[*self._limits, *fields]))
+            dropped = self._put_some(fields)
+            while dropped == STEP:
+                dropped = self._put_some([])
 
     def delete_group(self, group: bytes) -> int:
         """Delete the rows of the group; see `Rows`."""
         others = [prefix for prefix in self._prefixes if prefix != self._prefix]
+        deleted, looked_at = 0, STEP
         with self._asking():
-            return int(self._delete(keys=[self._prefix, *others], args=[group.hex()]))
+            while looked_at == STEP:
+                more, looked_at = map(int, self._delete(keys=[self._prefix, *others], args=[group.hex()]))
+                deleted += more
+        return deleted
 
     def refresh(self) -> None:
         """Drop what is too old from the index; see `Rows`."""
@@ -67,6 +74,11 @@ class RedisRows:
         """Close the connections."""
         self._client.close()
 
+    def _put_some(self, fields: Sequence[str | int | bytes]) -> int:
+        """Put these and drop what is too old or too much; how many were dropped, `STEP` where there may be more."""
+        self.nbytes, dropped = map(int, self._put(keys=[self._prefix], args=[*self._limits, *fields]))
+        return dropped
+
     @contextmanager
     def _asking(self) -> Iterator[None]:
         try:
@@ -76,7 +88,7 @@ class RedisRows:
 
 
 def _prefix(kind: Kind) -> str:
-    return f"lam:1:{{{kind}}}:"
+    return f"lam:1:{{lam}}:{kind}:"
 
 
 def _client(url: str) -> tuple[Any, type[Exception]]:

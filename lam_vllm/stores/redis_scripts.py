@@ -3,7 +3,11 @@
 KEYS[1] is the prefix of one kind of row. Behind it: `row:KEY` the value, `tenant:GROUP` the keys of a tenant's rows,
 `age` the keys by the microsecond of their writing, `book` the size and the tenant of each key, and the sum under
 `total`. Where the server itself dropped one of these, books are begun anew: rows that are in none expire by themselves.
+Whoever calls a script calls it again as long as it says that it dropped `STEP` rows.
 """
+
+STEP = 1_000
+"""A script drops so many rows at most; that takes some milliseconds."""
 
 _COMMON = """
 local rows, tenants = KEYS[1] .. 'row:', KEYS[1] .. 'tenant:'
@@ -25,20 +29,21 @@ local function forget(key)
 end
 
 local function drop(key)
-    redis.call('DEL', rows .. key)
+    redis.call('UNLINK', rows .. key)
     forget(key)
 end
 """
 
 PUT = (
     _COMMON
+    + f"local step = {STEP}\n"
     + """
 local limit, retention = tonumber(ARGV[1]), tonumber(ARGV[2])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
 if redis.call('ZCARD', age) ~= math.max(0, redis.call('HLEN', book) - 1) then
-    redis.call('DEL', age, book)
+    redis.call('UNLINK', age, book)
 end
 
 for i = 3, #ARGV, 4 do
@@ -56,24 +61,31 @@ if #ARGV > 2 then
     redis.call('PEXPIRE', book, retention)
 end
 
-for _, key in ipairs(redis.call('ZRANGEBYSCORE', age, '-inf', now - 1000 * retention)) do
+local old = redis.call('ZRANGEBYSCORE', age, '-inf', now - 1000 * retention, 'LIMIT', 0, step)
+local dropped = #old
+for _, key in ipairs(old) do
     drop(key)
 end
-while total() > limit do
+while dropped < step and total() > limit do
     drop(redis.call('ZRANGE', age, 0, 0)[1])
+    dropped = dropped + 1
 end
-return total()
+return {total(), dropped}
 """
 )
 
-DELETE = """
-local of_first = 0
+DELETE = (
+    f"local step = {STEP}\n"
+    + """
+local of_first, left = 0, step
 for number, prefix in ipairs(KEYS) do
     local rows, tenant = prefix .. 'row:', prefix .. 'tenant:' .. ARGV[1]
     local age, book = prefix .. 'age', prefix .. 'book'
-    for _, key in ipairs(redis.call('SMEMBERS', tenant)) do
+    local some = left > 0 and redis.call('SPOP', tenant, left) or {}
+    left = left - #some
+    for _, key in ipairs(some) do
         local entry = redis.call('HGET', book, key)
-        local there = redis.call('DEL', rows .. key)
+        local there = redis.call('UNLINK', rows .. key)
         redis.call('ZREM', age, key)
         if entry then
             redis.call('HDEL', book, key)
@@ -83,10 +95,10 @@ for number, prefix in ipairs(KEYS) do
             of_first = of_first + there
         end
     end
-    redis.call('DEL', tenant)
 end
-return of_first
+return {of_first, step - left}
 """
+)
 
 CHECK = (
     _COMMON

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from lam_vllm.stores.base import KINDS, Kind, Row
-from lam_vllm.stores.sqlite_file import APPLICATION_ID, SqliteFile
+from lam_vllm.stores.base import KINDS, Kind, Row, StoreError
+from lam_vllm.stores.ownership import APPLICATION_ID
+from lam_vllm.stores.sqlite_file import SqliteFile
 
 _KEYS_AT_ONCE = 500
 _DROPPED_AT_ONCE = 100
@@ -66,6 +66,7 @@ class SqliteRows:
         self._retention = retention_seconds
         self._clock = clock
         self._file = SqliteFile(path, SCHEMA)
+        self._log_holds_dropped = True  # of a process that was killed, for all that is known
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of these keys; see `Rows`."""
@@ -89,20 +90,28 @@ class SqliteRows:
             for place, row in enumerate(kept):  # each a little later than the one before
                 written = now + place * 1e-6
                 file.execute(_PUT, (self._kind, row.key, row.group, written, row.cost, row.value))
-            self._drop_old(file)
-            self._drop_excess(file)
+            dropped = self._drop_old(file) + self._drop_excess(file)
             nbytes = self._total(file)
         self.nbytes = nbytes
+        if dropped:
+            self._log_holds_dropped = True
 
     def delete_group(self, group: bytes) -> int:
-        """Delete the rows of the group; see `Rows`. Their text is overwritten in every file when this returns."""
+        """Delete the rows of the group; see `Rows`. Their text is in no file any more when this returns.
+
+        Raises:
+            StoreError: the file cannot be written now; or the rows are gone, and text of theirs stays in the log
+                beside it while another process reads. To delete them again says whether it is gone.
+        """
         with self._file.writing() as file:
             query = "SELECT count(*) FROM rows WHERE tenant = ? AND kind = ?"
             (deleted,) = file.execute(query, (group, self._kind)).fetchone()
             file.execute("DELETE FROM rows WHERE tenant = ?", (group,))
             nbytes = self._total(file)
         self.nbytes = nbytes
-        self._empty_log()
+        self._file.drop_damaged()
+        if not self._empty_log():
+            raise StoreError(f"{self._file.path}: the rows are deleted, but a reader keeps their text in the log")
         return int(deleted)
 
     def refresh(self) -> None:
@@ -111,11 +120,9 @@ class SqliteRows:
             dropped = self._drop_old(file)
             nbytes = self._total(file)
         self.nbytes = nbytes
-        if dropped:
+        if dropped or self._log_holds_dropped:
             self._empty_log()
-        with suppress(OSError):
-            if self._file.damaged.stat().st_mtime < self._clock() - self._retention:
-                self._file.damaged.unlink()
+        self._file.drop_damaged(self._clock() - self._retention)
 
     def check_integrity(self) -> None:
         """See `Rows`."""
@@ -138,19 +145,27 @@ class SqliteRows:
         oldest = self._clock() - self._retention
         return file.execute("DELETE FROM rows WHERE kind = ? AND written < ?", (self._kind, oldest)).rowcount
 
-    def _drop_excess(self, file: sqlite3.Connection) -> None:
-        """Drop rows, those written longest ago first, until the rest fits."""
+    def _drop_excess(self, file: sqlite3.Connection) -> int:
+        """Drop rows, those written longest ago first, until the rest fits; how many."""
         query = "SELECT id, size FROM rows WHERE kind = ? ORDER BY written, id LIMIT ?"
+        dropped = 0
         while (excess := self._total(file) - self._max_bytes) > 0:
             oldest = file.execute(query, (self._kind, _DROPPED_AT_ONCE)).fetchall()
             if not oldest:
-                return
+                break
             for identity, size in oldest:
                 if excess > 0:
                     file.execute("DELETE FROM rows WHERE id = ?", (identity,))
                     excess -= size
+                    dropped += 1
+        return dropped
 
-    def _empty_log(self) -> None:
-        """Have deleted text out of the write-ahead log too; where a reader is in its way, a later one does it."""
-        with self._file.reading() as file:
-            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    def _empty_log(self) -> bool:
+        """Have dropped text out of the log; False where a reader is in the way, and a later refresh has to do it."""
+        self._log_holds_dropped = emptied = False  # before: what another thread drops meanwhile says so itself
+        try:
+            emptied = self._file.empty_log()
+        finally:
+            if not emptied:
+                self._log_holds_dropped = True
+        return emptied

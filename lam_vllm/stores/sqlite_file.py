@@ -2,42 +2,46 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
+import math
 import os
 import sqlite3
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
 from lam_vllm.stores.base import StoreError
+from lam_vllm.stores.folder import BUSY_SECONDS, alone
+from lam_vllm.stores.ownership import (
+    APPLICATION_ID,
+    SUFFIXES,
+    forget,
+    identity_of,
+    make_private,
+    remember,
+    why_foreign,
+)
 
 logger = logging.getLogger(__name__)
 
-BUSY_SECONDS = 2.0
-"""How long a write waits for another process's."""
-APPLICATION_ID = 0x6C616D31  # lam1
-"""Says of a SQLite file that it is a store of this package: nothing is written into any other."""
 WAL_BYTES = 16_000_000
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 _PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL}
 """After any other error the file is opened anew: what was opened while it could not be written stays so."""
-_SUFFIXES = ("-wal", "-shm", "")
 
 
 class SqliteFile:
     """The connection to `path`, whose tables are made by `schema`. Safe to use from several threads.
 
     A file that is gone, or was replaced, is opened anew by the next use; one that is damaged is renamed to
-    `<path>.damaged`, in place of an earlier one, so that the next use begins a new one.
+    `<path>.lam-damaged`, in place of an earlier one, so that the next use begins a new one. What is at `path` and is
+    no store of this package is an error, and is left as it is.
     """
 
     def __init__(self, path: Path, schema: str) -> None:
         self.path = path
-        self.damaged = path.with_name(path.name + ".damaged")
+        self._damaged = path.with_name(path.name + ".lam-damaged")
         self._schema = schema
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
@@ -48,7 +52,7 @@ class SqliteFile:
         """The connection, for queries.
 
         Raises:
-            StoreError: the file cannot be opened, read or written now, or was damaged.
+            StoreError: the file cannot be opened, read or written now, was damaged, or is somebody else's.
         """
         with self._lock:
             try:
@@ -76,32 +80,58 @@ class SqliteFile:
                 raise
             connection.execute("COMMIT")
 
+    def empty_log(self) -> bool:
+        """Have deleted text out of the write-ahead log too; False where a reader is in the way. Raises as `reading`."""
+        with self.reading() as connection:
+            busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
+
+    def drop_damaged(self, moved_before: float = math.inf) -> None:
+        """Delete what was moved aside, if that was before this second of the system's clock.
+
+        Raises:
+            StoreError: it cannot be deleted.
+        """
+        for suffix in SUFFIXES:
+            file = self._damaged.with_name(self._damaged.name + suffix)
+            try:
+                if file.stat().st_mtime < moved_before:
+                    file.unlink()
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise StoreError(str(error)) from error
+
     def close(self) -> None:
         """Close the connection; a later use opens it again."""
         with self._lock:
             self._let_go()
 
     def _current(self) -> sqlite3.Connection:
-        if self._connection is not None and self._identity != _identity(self.path):
+        if self._identity != identity_of(self.path):
             self._let_go()
+            forget(self._identity)
         if self._connection is None:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _alone(self.path.parent):
+            with alone(self.path.parent):
                 self._connection = self._open()
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
-        _make_private(self.path)
-        self._identity = _identity(self.path)
+        why = why_foreign(self.path)
+        if why is not None:
+            raise StoreError(f"{self.path} {why}")
+        make_private(self.path)
+        self._identity = identity_of(self.path)
+        remember(self._identity)
         connection = sqlite3.connect(self.path, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            new = self._is_new(connection)
+            connection.execute("PRAGMA secure_delete = ON")
+            if self._is_new(connection):  # before there is a log: whose file it is stands in the file itself
+                connection.executescript(f"BEGIN IMMEDIATE; {self._schema} COMMIT;")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")  # a killed process loses nothing, a power cut the last
-            connection.execute("PRAGMA secure_delete = ON")
             connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
-            if new:
-                connection.executescript(f"BEGIN IMMEDIATE; {self._schema} COMMIT;")
         except BaseException:
             connection.close()
             raise
@@ -121,74 +151,26 @@ class SqliteFile:
             with suppress(sqlite3.Error):
                 connection.close()
 
-    def _move_aside(self, error: sqlite3.Error) -> None:
+    def _move_aside(self, damage: sqlite3.Error) -> None:
         """Rename the file, unless another process did so first: then the file is another one by now."""
-        with _alone(self.path.parent):
-            if _identity(self.path) != self._identity:
-                return
-            logger.error(
-                "lam: %s is damaged (%s); it is kept as %s, and a new one begun", self.path, error, self.damaged
-            )
-            for suffix in _SUFFIXES:  # the file itself last: until then whoever opens it finds that it is damaged
-                with suppress(FileNotFoundError):
-                    os.replace(f"{self.path}{suffix}", f"{self.damaged}{suffix}")  # noqa: PTH105 - names, not paths
+        try:
+            with alone(self.path.parent):
+                if identity_of(self.path) != self._identity:
+                    return
+                for suffix in SUFFIXES:  # the file itself last: until then whoever opens it finds that it is damaged
+                    self._rename(suffix)
+        except OSError as error:
+            logger.error("lam: %s is damaged (%s), and cannot be moved aside: %s", self.path, damage, error)
+            return
+        logger.error("lam: %s is damaged (%s); it is kept as %s for now, and a new one begun",
+                     self.path, damage, self._damaged)  # fmt: skip
+
+    def _rename(self, suffix: str) -> None:
+        source = self.path.with_name(self.path.name + suffix)
+        with suppress(FileNotFoundError):
+            os.utime(source)  # its retention begins now
+            source.replace(self._damaged.with_name(self._damaged.name + suffix))
 
 
 def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    """What tells a file from another one of the same name; (0, 0) where there is none."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return 0, 0
-    return found.st_dev, found.st_ino
-
-
-def _make_private(path: Path) -> None:
-    """Make the file where there is none, and let its owner alone read it; SQLite gives its companions the same mode.
-
-    It is made under another name first: closing a file gives up every lock that the process holds on it, and another
-    thread may have opened this one with SQLite by then.
-    """
-    if path.exists():
-        if path.stat().st_mode & 0o077:
-            path.chmod(0o600)
-        return
-    handle, name = tempfile.mkstemp(prefix=path.name, dir=path.parent)
-    os.close(handle)
-    try:
-        Path(path).hardlink_to(name)
-    except FileExistsError:
-        pass  # another process was quicker
-    finally:
-        Path(name).unlink()
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """No other thread or process makes, opens or renames a store in this folder meanwhile.
-
-    Raises:
-        TimeoutError: another one does so all the time.
-    """
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        until = time.monotonic() + BUSY_SECONDS
-        while not _locked(handle):
-            if time.monotonic() > until:
-                raise TimeoutError(f"{folder} is locked by another process")
-            time.sleep(0.005)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -85,6 +85,7 @@ class Worker:
         )
         self._connection = connection
         self._sending = Lock()
+        self._failures_seen: set[type[BaseException]] = set()
         Thread(target=self._beat, name="lam-heartbeat", daemon=True).start()
         connection.send(_facts(self._pool, setup.threads))
 
@@ -108,8 +109,15 @@ class Worker:
         try:
             answer = self._do(pickle.loads(pickled))
         except BaseException as error:  # noqa: BLE001 - it belongs to the request; a tokenizer's panic is no Exception
+            self._log(error)
             answer = Failure(type(error).__name__, str(error))
         self._send(number, answer)
+
+    def _log(self, error: BaseException) -> None:
+        """One traceback per kind of failure: the server knows no more of it than its name and its message."""
+        seen = type(error) in self._failures_seen
+        self._failures_seen.add(type(error))
+        logger.log(logging.DEBUG if seen else logging.ERROR, "a job failed", exc_info=error)
 
     def _send(self, number: int | None, answer: object) -> None:
         try:

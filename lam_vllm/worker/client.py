@@ -91,8 +91,9 @@ class WorkerClient:
                 self._waiting_since = time.monotonic()
             self._waiting[number] = future
         try:
+            pickled = pickle.dumps(job)  # apart: a job that cannot be read is still a job with a number
             with self._sending:
-                pipe.send((number, pickle.dumps(job)))  # apart: a job that cannot be read is still a job with a number
+                pipe.send((number, pickled))
         except OSError:  # it has just died
             self._fail([number])
         except BaseException:
@@ -158,8 +159,10 @@ class WorkerClient:
                 with self._sending:  # a descriptor that is closed under a sender may be another file's by then
                     pipe.close()
             if self._process is not None:
+                ended = self._process.poll()
                 self._process.kill()  # without its pipe it is of no use, should it still run
                 self._process.wait()
+                logger.log(logging.DEBUG if self._closed else logging.ERROR, "lam: the worker's exit code: %s", ended)
             self._fail(list(self._waiting))
             if self._closed:  # looked at last: what came in while it was closing has been failed too
                 return

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI, Request
@@ -13,6 +17,7 @@ from typer.testing import CliRunner
 from lam_vllm.cli import app
 from lam_vllm.commands.doctor import examine, table
 from lam_vllm.commands.doctor_finding import Finding
+from lam_vllm.serving.keys import KeyGuard
 from tests.cli.listening import KEY, guarded_by_key, listening, vllm_without_plugin, with_metrics
 from tests.serving.fakes import Server
 
@@ -122,6 +127,33 @@ def test_a_redirect_is_not_followed_since_the_key_is_not_for_others() -> None:
         with listening(other) as url:
             assert "answers 307" in absent(url, KEY).why
     assert asked == []
+
+
+def test_a_key_in_any_script_is_shown_to_the_server_and_one_that_is_no_line_to_nobody() -> None:
+    with listening(KeyGuard(with_metrics(Server()), keys=["Schlüssel"])) as url:
+        assert not found(examine(url, "Schlüssel"), "plugin").wrong
+        done = CliRunner().invoke(app, ["doctor", "--url", url, "--api-key", "Schlüssel\n"], env=WIDE)
+    assert done.exit_code == 2 and "one line" in done.stderr
+    assert "Schlüssel" not in done.output
+
+
+def test_an_answer_that_is_nested_too_deep_to_read() -> None:
+    other = FastAPI()
+    other.add_api_route("/v1/lam/status", lambda: PlainTextResponse("[" * 200_000))
+    with listening(other) as url:
+        assert absent(url).found == "the answer is not the plugin's"
+
+
+def test_beside_a_server_it_leaves_the_folder_of_the_servers_metrics_alone(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from lam_vllm.cli import main; main()", "doctor", "--url"]
+    with listening(with_metrics(Server())) as url:
+        environment = {**os.environ, **WIDE, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+        done = subprocess.run(
+            [*command, url], env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "families" in done.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_server_says_is_shown_and_not_obeyed() -> None:

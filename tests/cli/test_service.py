@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
+from lam_vllm import metrics
 from lam_vllm.cli import app
 from lam_vllm.commands import service
-from lam_vllm.commands.service import on_unless_said_otherwise
+from lam_vllm.serving import standalone
 from lam_vllm.serving.keys import server_keys
-from lam_vllm.serving.launch import settings_of
+from lam_vllm.serving.service import Service
+from lam_vllm.serving.settings import Settings
 from tests.conftest import SERVED_MODEL
 
 
@@ -49,6 +52,18 @@ def test_it_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> No
     assert "lam-vllm[service]" in done.stderr
 
 
+def started(monkeypatch: pytest.MonkeyPatch, *flags: str) -> Settings:
+    """The settings of a service that was started with these flags; it is built, and serves nothing."""
+    services: list[Service] = []
+    monkeypatch.setattr(standalone, "run", lambda built, **_: services.append(built))
+    monkeypatch.setattr(metrics, "process_metrics", lambda: metrics.Metrics(CollectorRegistry()))
+    done = CliRunner().invoke(app, ["service", f"--tokenizer={SERVED_MODEL}", *flags])
+    assert done.exit_code == 0, done.output
+    (built,) = services
+    built.close()
+    return built.settings
+
+
 @pytest.mark.parametrize(
     ("file", "flags", "mode"),
     [
@@ -60,11 +75,35 @@ def test_it_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> No
         ("", ["--lam-enabled", "false"], "off"),
     ],
 )
-def test_it_is_on_unless_said_otherwise(file: str, flags: list[str], mode: str, tmp_path: Path) -> None:
+def test_it_is_on_unless_said_otherwise(
+    file: str, flags: list[str], mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = tmp_path / "lam.yaml"
     config.write_text(file or "{}")
-    _, environment, settings, _ = settings_of([f"--lam-config={config}", *flags], {})
-    assert on_unless_said_otherwise(settings, environment).options.mode == mode
+    assert started(monkeypatch, f"--lam-config={config}", *flags).options.mode == mode
+
+
+@pytest.mark.parametrize(
+    ("file", "mode"),
+    [
+        ("models: {small: {usage: true}}", "on"),
+        ("models: {small: {}}", "on"),
+        ("models: {small: {enabled: observe}}", "observe"),
+        ("enabled: false\nmodels: {small: {}}", "off"),
+    ],
+)
+def test_a_model_with_options_of_its_own_is_on_as_the_others_are(
+    file: str, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "lam.yaml"
+    config.write_text(file)
+    assert started(monkeypatch, f"--lam-config={config}").rollout.models["small"].mode == mode
+
+
+def test_its_help_says_where_secrets_belong() -> None:
+    done = CliRunner().invoke(app, ["service", "--help"], env={"COLUMNS": "200"})
+    for name in ("LAM_API_KEY", "LAM_KEY", "LAM_STORE_URL"):
+        assert name in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -71,18 +71,31 @@ def test_guarded_runs_in_a_worker_process_of_its_own(
     assert service.stop() == 0
 
 
+WRONG: list[dict[bytes, bytes]] = [
+    {},
+    {b"Authorization": b"Bearer wrong"},
+    {b"Authorization": b"sesame"},
+    {b"Authorization": b"Bearer"},
+    {b"Authorization": "Bearer €".encode()},
+    {b"Authorization": "Bearer Schlüssel".encode("latin-1")},
+    {b"Authorization": b"Bearer \xff"},
+]
+"""Headers that show no key of the service's."""
+
+
 def test_with_a_key_v1_is_for_those_who_show_it_and_the_metrics_for_everybody(start: Start) -> None:
-    service = start("--api-key=sesame", "--api-key=other")
+    service = start("--api-key=sesame", "--api-key=Schlüssel")
     paths = ("/v1/lam/status", "/v1/lam/tool", "/v1/lam/records/any")
     with service.client() as client:
-        for shown in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "sesame"}, {"Authorization": "Bearer"}):
+        for shown in WRONG:
             for path in paths:
                 answer = client.get(path, headers=shown)
                 assert (answer.status_code, answer.json()) == (401, {"error": "Unauthorized"})
             assert client.post("/v1/lam/compact", json={"messages": []}, headers=shown).status_code == 401
             assert client.delete("/v1/lam/records", headers=shown).status_code == 401
-        for key in ("sesame", "other"):
-            assert client.get("/v1/lam/status", headers={"Authorization": f"bearer {key}"}).status_code == 200
+        for key in ("sesame", "Schlüssel"):
+            shown = {b"Authorization": f"bearer {key}".encode()}
+            assert client.get("/v1/lam/status", headers=shown).status_code == 200
         assert client.get("/health").json() == {"status": "ok"}
         metrics = client.get("/metrics", headers={"Accept": PROMETHEUS})
     assert metrics.headers["content-type"].startswith("text/plain")

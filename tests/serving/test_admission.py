@@ -13,7 +13,7 @@ import pytest
 from lam_vllm.config import CompactorConfig
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.errors import EncoderError
-from lam_vllm.serving import admission
+from lam_vllm.serving import recheck
 from lam_vllm.serving.accounting import looks_like_tool_user
 from lam_vllm.serving.admission import pass_through_reason
 from lam_vllm.serving.box import RequestBox, report_header
@@ -294,7 +294,7 @@ def test_cancelling_a_request_cancels_the_hook() -> None:
 
 
 def test_a_prefix_that_would_come_out_otherwise_from_nothing_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "is_sampled", lambda _digest, _rate: True)
+    monkeypatch.setattr(recheck, "is_sampled", lambda _digest, _rate: True)
     server = Server()
     run(server, REPEATED)
     assert server.service.metrics.counts("prefix_breaks")["defect"] == 0
@@ -304,7 +304,7 @@ def test_a_prefix_that_would_come_out_otherwise_from_nothing_is_a_defect(monkeyp
 
 
 def test_a_defect_is_counted_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "is_sampled", lambda _digest, _rate: True)
+    monkeypatch.setattr(recheck, "is_sampled", lambda _digest, _rate: True)
     monkeypatch.setattr(Handler, "difference", lambda *_: "defect")
     server, threads = Server(), []
     accounting = server.service.admission.accounting

@@ -142,6 +142,20 @@ def test_a_dry_run_past_the_time_limit_is_a_503() -> None:
     blocked_lane(Server(limits=Limits(time_limit_seconds=0.01)), use)
 
 
+def test_a_dry_run_that_was_refused_before_it_began_is_not_computed_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[Any] = []
+    monkeypatch.setattr(Compactor, "compact", lambda _self, messages, **_options: computed.append(messages))
+    server = Server(limits=Limits(time_limit_seconds=0.01))
+
+    async def use(client: httpx.AsyncClient) -> None:
+        assert (await client.post("/compact", json={"messages": REPEATED})).status_code == 503
+        await asyncio.sleep(0)  # a piece is taken back in the next step of the loop
+
+    blocked_lane(server, use)
+    server.service.pool.close()
+    assert computed == []
+
+
 def test_alone_an_answer_is_a_request_that_is_counted_with_its_tokens() -> None:
     server = Server(standalone=True)
     result = answer_of(server, {"messages": REPEATED}).json()

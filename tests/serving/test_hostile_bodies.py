@@ -73,6 +73,16 @@ def test_a_body_that_is_too_long_is_not_read_to_its_end(monkeypatch: pytest.Monk
     assert pieces <= 12
 
 
+@pytest.mark.parametrize("path", ["/compact", "/warm", "/enabled"])
+def test_a_body_may_have_16_megabytes_and_no_more(path: str) -> None:
+    async def use(client: httpx.AsyncClient) -> None:
+        body = json.dumps({"messages": [], "enabled": True}).encode().ljust(16_000_000)
+        assert (await client.post(path, content=body, headers=JSON)).status_code != 413
+        assert (await client.post(path, content=body + b" ", headers=JSON)).status_code == 413
+
+    with_client(Server(), use)
+
+
 def test_a_body_that_says_to_be_something_else_is_refused() -> None:
     async def use(client: httpx.AsyncClient) -> None:
         body = json.dumps({"messages": REPEATED}).encode()

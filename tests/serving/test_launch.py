@@ -33,7 +33,8 @@ def test_settings_travel_in_the_environment_and_cached_tokens_are_asked_for() ->
     assert (environment["LAM_PROFILE"], environment["LAM_STORE"], environment["HOME"]) == ("exact", "false", "/")
     again, _ = prepare(arguments, {})
     assert again == arguments
-    assert prepare(["model", "--shutdown_timeout", "5"], {})[0][-1] == "--enable-prompt-tokens-details"
+    for own in (["--shutdown_timeout", "5"], ["--config", "vllm.yaml"]):
+        assert prepare(["model", *own], {})[0][-1] == "--enable-prompt-tokens-details"
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_each_lane_goes_on_while_the_other_is_busy() -> None:
     release = threading.Event()
 
     async def run() -> None:
-        for busy, free in (("encoder", "exact"), ("exact", "encoder")):
+        for busy, free in (("encoder", "exact"), ("exact", "encoder"), ("exact", "store")):
             release.clear()
             blocked = asyncio.create_task(pool.submit(lambda: release.wait(10), busy))  # type: ignore[arg-type]
             await asyncio.sleep(0)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
 import pytest
 
+from lam_vllm.serving import warming
+from lam_vllm.serving.limits import Limits
+from lam_vllm.serving.warming import Warmed, Warming
 from tests.serving.fakes import TEXT, Server, agent_messages, with_client
 
 MESSAGES = agent_messages(TEXT)
@@ -51,5 +55,36 @@ def test_a_server_that_is_switched_off_warms_nothing() -> None:
     async def use(client: httpx.AsyncClient) -> None:
         answer = await client.post("/warm", json={"text": TEXT})
         assert (answer.status_code, answer.json()) == (200, NOTHING)
+
+    with_client(server, use)
+
+
+def beginning() -> list[Any]:
+    """The calls that wait for room."""
+    return [task for task in asyncio.all_tasks() if "Warming.begin" in repr(task.get_coro())]
+
+
+def test_a_call_that_finds_no_room_in_its_time_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = asyncio.Event()
+
+    async def warm(*_: Any) -> Warmed:
+        await release.wait()
+        return Warmed(done=True)
+
+    monkeypatch.setattr(Warming, "_warm", warm)
+    monkeypatch.setattr(warming, "MOST_WARMING", 2)
+    server = Server(limits=Limits(time_limit_seconds=0.01))
+
+    async def use(client: httpx.AsyncClient) -> None:
+        async def code() -> int:
+            return (await client.post("/warm", json={"text": TEXT})).status_code
+
+        assert [await code() for _ in range(5)] == [202, 202, 503, 503, 503]
+        await asyncio.sleep(0)
+        assert beginning() == []
+        under_way = list(server.service.warming._tasks)
+        release.set()
+        await asyncio.gather(*under_way)
+        assert [await code() for _ in range(2)] == [202, 202]
 
     with_client(server, use)
