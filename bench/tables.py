@@ -11,7 +11,10 @@ import bge_base
 import duplicates
 import ecr_tables
 import evidence_tables
+import fuzz_figures
+import lookup_figures
 import shared_batches
+import soak
 import turn_latency
 import two_pass
 import two_pass_speed
@@ -113,6 +116,13 @@ def two_pass_ways() -> str:
     return printed.getvalue().strip()
 
 
+def soaked() -> str:
+    """What bench/soak.py found; JSON has made texts of the percents."""
+    figures = stored("soak")
+    figures["resident_mb"] = {int(percent): megabytes for percent, megabytes in figures["resident_mb"].items()}
+    return soak.table(figures)
+
+
 def setups() -> str:
     """Every arm of the runs of bench/serving.py that are kept."""
     return serving_setups([stored(file.stem) for file in sorted((HERE / "results").glob("serving*.json"))])
@@ -152,6 +162,10 @@ def main() -> None:
         "aliases": lambda: evidence_tables.wordings("aliases"),
         "serving": lambda: serving_table(stored("serving")),
         "serving_setups": setups,
+        "fuzz": lambda: fuzz_figures.table(stored("fuzz")["parts"]),
+        "soak": soaked,
+        "lookups": lambda: lookup_figures.table(stored("lookup_timing")),
+        "lookup_differences": lambda: lookup_figures.differences(stored("lookup_timing")),
     }
     text = README.read_text(encoding="utf-8")
     for name, make in makers.items():

@@ -9,7 +9,7 @@ LONGEST_SALT = 1_024
 
 
 def salt_of(field: object, header: str | None) -> str:
-    """The salt in the body's field, else that in the header; "" where there is neither. One too long becomes its hash."""
+    """The salt in the body's field, else that in the header; "" where there is neither. A long one becomes its hash."""
     salt = field if isinstance(field, str) else header or ""
     if len(salt) <= LONGEST_SALT:
         return salt

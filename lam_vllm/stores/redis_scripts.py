@@ -9,6 +9,8 @@ Whoever calls a script calls it again as long as it says that it dropped `STEP` 
 STEP = 1_000
 """A script drops so many rows at most; that takes some milliseconds."""
 
+_STEP = f"local step = {STEP}\n"
+
 _COMMON = """
 local rows, tenants = KEYS[1] .. 'row:', KEYS[1] .. 'tenant:'
 local age, book = KEYS[1] .. 'age', KEYS[1] .. 'book'
@@ -35,8 +37,8 @@ end
 """
 
 PUT = (
-    _COMMON
-    + f"local step = {STEP}\n"
+    _STEP
+    + _COMMON
     + """
 local limit, retention = tonumber(ARGV[1]), tonumber(ARGV[2])
 local clock = redis.call('TIME')
@@ -75,7 +77,7 @@ return {total(), dropped}
 )
 
 DELETE = (
-    f"local step = {STEP}\n"
+    _STEP
     + """
 local of_first, left = 0, step
 for number, prefix in ipairs(KEYS) do

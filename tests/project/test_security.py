@@ -73,7 +73,7 @@ def test_xxh3_names_nothing_that_is_handed_out() -> None:
         "evaluation/baselines/minhash.py",
         "performance_model/rates.py",
     }
-    assert callers("quick_digests") == {"serving/admission.py", "serving/prefix_watch.py", "serving/work.py"}
+    assert callers("quick_digests") == {"serving/recheck.py", "serving/prefix_watch.py", "serving/work.py"}
     assert callers(".*chain_digests") >= {"compactor.py", "serving/prefix_watch.py", "serving/rollout.py"}
 
 

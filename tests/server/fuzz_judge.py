@@ -115,7 +115,7 @@ def _judge(verdict: Verdict, answers: Iterable[Answer], plain: httpx.Client) -> 
         alone = Answer(request, 404, "") if request.is_ours else ask(plain, request)
         if why := _fault(answer, alone):
             verdict.findings.append(Finding(answer, why))
-        elif answer.status >= 500:
+        elif answer.status >= 500 or answer.status == 0:
             verdict.of_vllm[f"{path} {answer.status} {request.kind}"] += 1
 
 

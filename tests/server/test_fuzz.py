@@ -13,7 +13,8 @@ from tests.server.fuzzing import mutated
 from tests.server.steady import steady_client
 from tests.server.talks import recorded
 
-SEED = 1
+SEED = 9
+"""Its requests hold what the plugin once failed on: a part whose type is a list, an option with half a character."""
 REQUESTS = 1_000
 GENERATED = 100
 APIS = ("chat", "responses", "messages")

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import HTTPException
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -71,6 +72,16 @@ def test_a_body_that_is_too_long_is_not_read_to_its_end(monkeypatch: pytest.Monk
 
     with_client(Server(), use)
     assert pieces <= 12
+
+
+@pytest.mark.parametrize(("open_one", "close_one"), [("[", "]"), ('{"a":', "}")])
+def test_a_body_may_be_nested_100_deep_and_no_deeper(open_one: str, close_one: str) -> None:
+    def nested(depth: int) -> bytes:
+        return (open_one * (depth - 1) + "[]" + close_one * (depth - 1)).encode()
+
+    assert bounded.read_json(nested(100)) is not None
+    with pytest.raises(HTTPException, match="nested more than 100 deep"):
+        bounded.read_json(nested(101))
 
 
 @pytest.mark.parametrize("path", ["/compact", "/warm", "/enabled"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from lam_vllm.errors import OptionError
 from lam_vllm.serving.store_settings import server_key, store_settings
 from lam_vllm.stores import StoreSettings
+from lam_vllm.stores.sqlite import SqliteRows
 
 WEEK = 604_800.0
 
@@ -76,6 +80,48 @@ def test_an_error_shows_no_password() -> None:
         with pytest.raises(OptionError) as caught:
             settings(store_url=url)
         assert "secret" not in str(caught.value)
+
+
+def notes(path: Path) -> None:
+    path.write_text("notes of a run")
+
+
+def other_database(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE mine (a)")
+
+
+def own_store(path: Path) -> None:
+    rows = SqliteRows(path, "records", 1_000, 1.0)
+    rows.refresh()
+    rows.close()
+
+
+@pytest.mark.parametrize("make", [notes, other_database, Path.mkdir])
+def test_a_path_where_something_else_is_is_an_error_that_names_the_setting(
+    make: Callable[[Path], object], tmp_path: Path
+) -> None:
+    path = tmp_path / "store"
+    make(path)
+    before = path.stat()
+    for url in (str(path), f"sqlite://{path}"):
+        with pytest.raises(OptionError, match="--lam-store-url: .*(is no regular file|is not a store)"):
+            settings(store_url=url)
+    assert path.stat() == before
+
+
+@pytest.mark.parametrize("make", [own_store, Path.touch, Path.exists])
+def test_a_path_of_a_store_or_of_nothing_is_taken(make: Callable[[Path], object], tmp_path: Path) -> None:
+    make(tmp_path / "store")
+    assert settings(store_url=str(tmp_path / "store")).kind == "sqlite"
+
+
+def test_a_path_that_cannot_be_looked_at_now_is_taken(tmp_path: Path) -> None:
+    notes(tmp_path / "file")
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for path in (tmp_path / "file" / "store", loop / "store"):
+        assert settings(store_url=str(path)).url == str(path)
 
 
 def test_bytes_and_seconds_are_numbers() -> None:

@@ -45,7 +45,8 @@ class Traced:
 
     def ask(self, messages: Any = REPEATED, box: RequestBox | None = None, **fields: Any) -> tuple[ReadableSpan, ...]:
         asyncio.run(self.server.ask(messages, box or RequestBox(scope=scope()), **{"request_id": "own", **fields}))
-        return self.exporter.get_finished_spans()
+        spans: tuple[ReadableSpan, ...] = self.exporter.get_finished_spans()
+        return spans
 
 
 def test_a_compaction_has_a_span_with_its_figures_and_its_time() -> None:

@@ -160,6 +160,22 @@ class RedisBackend:
         self.client.close()
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The path of a store in a folder that is not there yet."""
+    return tmp_path / "made" / "store.sqlite"
+
+
+@pytest.fixture
+def filled(path: Path) -> Iterator[SqliteRows]:
+    """Rows of many pages, in the file itself: nothing is in its log."""
+    rows = SqliteRows(path, "records", 50_000_000, RETENTION)
+    rows.put_many([row(f"row {number}", bytes([number]) * 5_000) for number in range(100)])
+    rows.close()
+    yield rows
+    rows.close()
+
+
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     server = RedisServer(tmp_path_factory.mktemp("redis"))

@@ -181,7 +181,7 @@ def test_a_deleted_tenant_is_gone_from_what_waits_and_from_what_is_on_its_way() 
         assert get(slow, "old", "on its way", "waits", "other") == [None, None, None, b"other"]
 
 
-def test_a_deletion_that_fails_says_so_and_what_waited_is_gone_all_the_same() -> None:
+def test_a_deletion_that_fails_says_so_and_is_counted_and_what_waited_is_gone_all_the_same() -> None:
     slow, errors = Slow(), Errors()
     with behind_of(slow, errors, pause=1_000.0) as rows:
         slow.error = StoreError("gone")
@@ -189,8 +189,10 @@ def test_a_deletion_that_fails_says_so_and_what_waited_is_gone_all_the_same() ->
         for _ in tries():
             if errors.total:
                 break
+        before = errors.total
         with pytest.raises(StoreError):
             rows.delete_group(GROUPS[0])
+        assert errors.total == before + 1
         assert get(rows, "b") == [b"b"]
         assert get_or_error(rows, "a") == "an error"
 

@@ -6,15 +6,20 @@ import re
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 from lam_vllm.errors import MissingExtraError, OptionError
 from lam_vllm.records import open_records
 from lam_vllm.stores import StoreError, StoreSettings, open_rows
+from lam_vllm.stores.base import KINDS
 from lam_vllm.stores.behind import RowsBehind
 from lam_vllm.stores.redis import RedisRows
+from lam_vllm.stores.redis_scripts import STEP
 from tests.redis_server import RedisServer, free_port
 from tests.stores.conftest import GROUPS, RETENTION, Errors, get, get_or_error, row, tries
 
@@ -128,7 +133,7 @@ def test_books_that_the_server_dropped_are_put_right_again(redis_server: RedisSe
             client.flushall()
             rows = RedisRows(redis_server.url, "records", 1_000, RETENTION)
             rows.put_many([row("a", bytes(300)), row("b", bytes(200))])
-            client.delete(f"lam:1:{{records}}:{lost}")
+            client.delete(f"lam:1:{{lam}}:records:{lost}")
             rows.refresh()
             rows.check_integrity()
             for number in range(8):
@@ -151,10 +156,10 @@ def test_names_of_keys_hold_hashes_and_every_key_expires(redis_server: RedisServ
                 break
         names = sorted(name.decode() for name in client.keys("*"))
         assert [re.sub("[0-9a-f]{32}$", "HASH", name) for name in names] == [
-            "lam:1:{records}:age",
-            "lam:1:{records}:book",
-            "lam:1:{records}:row:HASH",
-            "lam:1:{records}:tenant:HASH",
+            "lam:1:{lam}:records:age",
+            "lam:1:{lam}:records:book",
+            "lam:1:{lam}:records:row:HASH",
+            "lam:1:{lam}:records:tenant:HASH",
         ]
         assert not any(part in name for name in names for part in (identity[:32], identity[32:]))
         assert all(0 < client.pttl(name) <= 1_000 * RETENTION for name in names)
@@ -166,6 +171,79 @@ def test_names_of_keys_hold_hashes_and_every_key_expires(redis_server: RedisServ
         assert errors.total == 0
         other.close()
         foreign.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """The URL of a cluster of one node, which takes no command over keys of two slots."""
+    port, bus = free_port(), free_port()
+    process = subprocess.Popen(
+        ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", str(tmp_path),
+         "--cluster-enabled", "yes", "--cluster-port", str(bus), "--logfile", "cluster.log"],
+    )  # fmt: skip
+    try:
+        with redis.Redis(port=port) as client:
+            for _ in tries():
+                with suppress(redis.exceptions.ConnectionError):
+                    if client.ping():
+                        break
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
+            for _ in tries():
+                if b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO"):
+                    break
+        yield f"redis://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def test_in_a_cluster_a_tenant_goes_from_every_kind_of_row(cluster: str) -> None:
+    records, embeddings = (RedisRows(cluster, kind, 1_000_000, RETENTION) for kind in KINDS)
+    records.put_many([row("a"), row("b", group=GROUPS[1])])
+    embeddings.put_many([row("a")])
+    assert records.delete_group(GROUPS[0]) == 1
+    assert (get(records, "a", "b"), get(embeddings, "a")) == ([None, b"b"], [None])
+    for rows in (records, embeddings):
+        rows.refresh()
+        rows.check_integrity()
+        rows.close()
+
+
+def scripts_run(client: Any) -> int:
+    """How many scripts the server ran since its statistics were reset."""
+    calls: int = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    return calls
+
+
+def grow_old(client: Any) -> None:
+    client.zadd("lam:1:{lam}:records:age", dict.fromkeys(client.zrange("lam:1:{lam}:records:age", 0, -1), 1))
+
+
+@pytest.mark.parametrize("how", ["deleted", "over a smaller cap", "too old"])
+def test_no_script_drops_more_than_a_step_and_all_go(how: str, redis_server: RedisServer) -> None:
+    number = 2 * STEP + 500
+    with redis_server.client() as client:
+        client.flushall()
+        rows, other = rows_of(redis_server.url), RedisRows(redis_server.url, "embeddings", 1_000_000, RETENTION)
+        rows.put_many([row(f"row {place}") for place in range(number)])
+        other.put_many([row("a"), row("b", group=GROUPS[1])])
+        rows.delete_group(GROUPS[2])  # the server knows every script by now
+        client.config_resetstat()
+        if how == "deleted":
+            assert rows.delete_group(GROUPS[0]) == number
+            assert get(other, "a", "b") == [None, b"b"]
+        elif how == "too old":
+            grow_old(client)
+            rows.refresh()
+        else:
+            RedisRows(redis_server.url, "records", 0, RETENTION).refresh()
+        assert scripts_run(client) == 3
+        assert not list(client.scan_iter("*:records:row:*"))
+        rows.refresh()
+        assert rows.nbytes == 0
+        rows.check_integrity()
+        rows.close()
+        other.close()
 
 
 def test_every_kind_of_url_that_is_named_can_be_used(own_server: RedisServer, tmp_path: Path) -> None:

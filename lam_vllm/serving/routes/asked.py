@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 
 from lam_vllm.errors import OptionError
 from lam_vllm.pool import Lane, Piece
+from lam_vllm.serving import salt
 from lam_vllm.serving.asgi import header_of
 from lam_vllm.serving.middleware import OPTIONS_HEADER, SALT_HEADER
 from lam_vllm.serving.options import Options, request_options
@@ -68,9 +69,7 @@ def options_of(body: Asked, http: Request) -> Options:
 
 def salt_of(body: Asked | None, http: Request) -> str:
     """The tenant's salt, from the body or the header; "" where there is none."""
-    if body is not None and body.cache_salt is not None:
-        return body.cache_salt
-    return header_of(http.headers.raw, SALT_HEADER) or ""
+    return salt.salt_of(body and body.cache_salt, header_of(http.headers.raw, SALT_HEADER))
 
 
 async def in_lane(service: Service, work: Callable[[], T], lane: Lane) -> T:

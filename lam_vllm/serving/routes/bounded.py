@@ -20,6 +20,7 @@ MAX_FIELDS = 32
 """Of the body itself: each one that does not exist is an error of its own."""
 MAX_DEPTH = 100
 MAX_PROBLEM_CHARACTERS = 2_000
+_CONTAINERS = (dict, list)
 
 
 class Problem(BaseModel):
@@ -88,9 +89,9 @@ def read_json(data: bytes) -> Any:
         raise HTTPException(400, f"the body is not JSON: {error}") from None
     if isinstance(value, dict) and len(value) > MAX_FIELDS:
         raise HTTPException(400, f"the body has more than {MAX_FIELDS} fields")
-    level = [value]
+    level = _inside([[value]])
     for _ in range(MAX_DEPTH):
-        level = [child for node in level for child in _children(node)]
+        level = _inside(level)
         if not level:
             return value
     raise HTTPException(400, f"the body is nested more than {MAX_DEPTH} deep")
@@ -101,13 +102,14 @@ def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"model": Problem, "description": HTTPStatus(code).phrase} for code in codes}
 
 
-def _children(node: Any) -> list[Any]:
-    """The values in `node` that may hold values themselves."""
-    if isinstance(node, dict):
-        node = node.values()
-    elif not isinstance(node, list):
-        return []
-    return [child for child in node if isinstance(child, dict | list)]
+def _inside(level: list[Any]) -> list[Any]:
+    """The objects and arrays that stand in these ones."""
+    return [
+        value
+        for container in level
+        for value in (container.values() if type(container) is dict else container)
+        if type(value) in _CONTAINERS
+    ]
 
 
 def _not_json(name: str) -> Any:
