@@ -15,6 +15,9 @@ class Tasks:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
+    def __len__(self) -> int:
+        return len(self._tasks)
+
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """The work as a task."""
         task = asyncio.ensure_future(work)

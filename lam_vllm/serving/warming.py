@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from lam_vllm.config import CompactorConfig
 from lam_vllm.pool import Pool
 from lam_vllm.serving.accounting import Accounting
+from lam_vllm.serving.tasks import Tasks
 from lam_vllm.serving.work import Compactions
 from lam_vllm.types import Message, Work
 from lam_vllm.worker import WorkerCompactor
@@ -42,7 +43,7 @@ class Warming:
         self._pool = pool
         self._accounting = accounting
         self._room = asyncio.Semaphore(MOST_WARMING)
-        self._tasks: set[asyncio.Task[Warmed]] = set()
+        self._tasks = Tasks()
 
     async def begin(
         self, config: CompactorConfig, messages: Sequence[Message] | None, text: str | None, salt: str
@@ -52,8 +53,7 @@ class Warming:
         Waits while `MOST_WARMING` are under way. The task raises what `WorkerCompactor.warm` raises.
         """
         await self._room.acquire()
-        task = asyncio.ensure_future(self._warm(config, messages, text, salt))
-        self._tasks.add(task)  # the loop itself holds tasks weakly
+        task = self._tasks.start(self._warm(config, messages, text, salt))
         task.add_done_callback(self._ended)
         return task
 
@@ -71,7 +71,6 @@ class Warming:
         return Warmed(done=True, windows=work.new_windows, encoded=encoded, remembered=work.remembered, seconds=seconds)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
         self._room.release()
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.warning("lam: warming failed: %s: %s", type(error).__name__, error)

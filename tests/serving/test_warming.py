@@ -82,9 +82,8 @@ def test_a_call_that_finds_no_room_in_its_time_leaves_nothing_behind(monkeypatch
         assert [await code() for _ in range(5)] == [202, 202, 503, 503, 503]
         await asyncio.sleep(0)
         assert beginning() == []
-        under_way = list(server.service.warming._tasks)
         release.set()
-        await asyncio.gather(*under_way)
+        await server.service.warming._tasks.ended()
         assert [await code() for _ in range(2)] == [202, 202]
 
     with_client(server, use)
