@@ -19,7 +19,8 @@ class Limits:
 
     `time_limit_seconds` is the last resort for one request, its wait included: after it the originals go through,
     counted as `failed_open`. A worker that ends nothing for so long while something waits is replaced. `memo_bytes`
-    bounds the memo of prefixes of each config, and the worker's memo of embeddings.
+    bounds each memo: of prefixes here and in the worker process, and the worker's of embeddings. One memo of prefixes
+    serves all configs.
     """
 
     time_limit_seconds: float = TIME_LIMIT_SECONDS

@@ -116,6 +116,23 @@ def test_keys_come_from_files_and_no_port_is_open_to_the_network() -> None:
     assert "secrets/" in (DOCKER / ".gitignore").read_text(encoding="utf-8").splitlines()
 
 
+def test_the_keys_that_the_page_makes_end_in_no_newline(tmp_path: Path) -> None:
+    """Kubernetes hands a secret on as it is: a newline at its end would be part of a key that no client can send."""
+    page = (DOCKER / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^    (for key in .*; done)$", page, re.MULTILINE)
+    names = {secret["file"].removeprefix("secrets/") for secret in load(COMPOSE)["secrets"].values()}
+    if shutil.which("openssl") is None:
+        assert "openssl rand -hex 32 | tr -d '\\n' > $key;" in line
+        return
+    done = subprocess.run(["sh", "-euc", line], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    made = {path.name: path for path in tmp_path.iterdir()}
+    assert set(made) == names
+    assert all(re.fullmatch(rb"[0-9a-f]{64}", path.read_bytes()) for path in made.values())
+    assert {path.stat().st_mode & 0o777 for path in made.values()} == {0o400}
+    assert len({path.read_bytes() for path in made.values()}) == len(made)
+
+
 def test_prometheus_scrapes_the_server_of_the_compose_file() -> None:
     jobs = {job["job_name"]: job for job in load(DOCKER / "prometheus/prometheus.yml")["scrape_configs"]}
     (target,) = jobs["lam-vllm"]["static_configs"][0]["targets"]

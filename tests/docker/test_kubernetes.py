@@ -86,6 +86,16 @@ def test_the_settings_are_settings_of_the_plugin() -> None:
     assert {name.removeprefix("LAM_").lower() for name in names} <= {*SETTINGS, "key_file"}
 
 
+def test_the_server_ends_what_runs_before_kubernetes_ends_the_server() -> None:
+    assert "terminationGracePeriodSeconds" not in model()  # so that it is the default, 30 seconds
+    (seconds,) = [
+        int(argument.partition("=")[2])
+        for argument in model()["vllmConfig"]["extraArgs"]
+        if argument.startswith("--shutdown-timeout=")
+    ]
+    assert seconds <= 20
+
+
 def test_the_operators_rules_are_those_of_the_file() -> None:
     rule = load(DOCKER / "k8s/prometheus-rule.yaml")
     assert (rule["apiVersion"], rule["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")

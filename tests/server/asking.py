@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import httpx
 
@@ -42,6 +43,15 @@ def removed_record(client: httpx.Client, messages: list[Message], salt: str) -> 
     assert not any(each["record"] for each in decisions)
     text = next(filter(None, (removed_text(messages, Decision(**each["decision"])) for each in decisions)))
     return RecordStore(MemoryRows(STORE_BYTES, 60), fleet_key()).put(salt, text)
+
+
+def have_text_kept(client: httpx.Client, lines: int, salt: str) -> None:
+    """Have a new text of so many lines, 45 bytes each, removed and kept: a dry run over a result that comes twice."""
+    text = "\n".join(f"{uuid4().hex} line {number:06}" for number in range(lines))
+    result = {"role": "tool", "content": text}
+    messages = [{"role": "user", "content": "go"}, result, {"role": "assistant", "content": "again"}, result]
+    asked = {"messages": messages, "lam": {"profile": "exact"}, "cache_salt": salt}
+    client.post("/v1/lam/compact", json=asked).raise_for_status()
 
 
 def look_up(client: httpx.Client, identity: str, salt: str) -> httpx.Response:

@@ -130,11 +130,16 @@ def count_tokens(server: LiveServer, messages: list[Message], options: dict[str,
 
 
 def rendered_ids(
-    server: LiveServer, api: str, messages: list[Message], options: dict[str, Any] | bool | None = True
+    server: LiveServer,
+    api: str,
+    messages: list[Message],
+    options: dict[str, Any] | bool | None = True,
+    *,
+    model: str = SERVED_NAME,
 ) -> list[int]:
     """The prompt's token ids as vLLM makes them for this API; with `options` None, for a request that names none."""
     path = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}[api]
-    fields = {"model": SERVED_NAME, **body(api, messages)}
+    fields = {"model": model, **body(api, messages)}
     headers = {} if options is None else {"x-lam": json.dumps(options)}
     with server.client() as client:
         answer = client.post(f"{path}/render", json=fields, headers=headers)

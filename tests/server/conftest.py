@@ -24,15 +24,20 @@ from tests.server.otlp import TraceReceiver
 
 ROOT = Path(__file__).parents[2]
 MODEL = str(ROOT / ".models/smollm2")
-SERVED_NAME = "smollm2"
+SERVED_NAME, OTHER_NAME = "smollm2", "other"
+"""Two names of one model; a server with the plugin may be told to treat them differently."""
 API_KEY = "sesame"
 BLOCK_TOKENS = 32
 CONTEXT_TOKENS = 3_072
 START_SECONDS = 300
 STOP_SECONDS = 60
+MEMO_BYTES, STORE_BYTES = 2_000_000, 500_000
+"""Caps of the server with the plugin, of which a thousand requests fill the first and a few long texts the second."""
 
 VLLM_ARGUMENTS = (
-    f"--served-model-name={SERVED_NAME}",
+    "--served-model-name",
+    SERVED_NAME,
+    OTHER_NAME,
     "--enforce-eager",
     "--gpu-memory-utilization=0.4",
     f"--block-size={BLOCK_TOKENS}",
@@ -148,10 +153,18 @@ def servers(
     faults = install_faults(folder / "faults")
     plain = ("-m", "vllm.entrypoints.openai.api_server", "--model", MODEL)
     settings = ("--lam-profile=exact", "--lam-encoder=minilm", "--lam-threads=1")
-    hooked = (*SERVE, MODEL, *settings, f"--kv-events-config={json.dumps(KV_EVENTS)}")
+    caps = (f"--lam-memo-bytes={MEMO_BYTES}", f"--lam-store-bytes={STORE_BYTES}")
+    of_models = folder / "models.yaml"
+    of_models.write_text(f"models: {{{OTHER_NAME}: {{enabled: false}}}}\n")
+    hooked = (*SERVE, MODEL, *settings, *caps, f"--kv-events-config={json.dumps(KV_EVENTS)}")
     started = (
         start(folder / "plain.log", plain, None, server_environment({})),
-        start(folder / "hooked.log", hooked, API_KEY, server_environment(measured, faults)),
+        start(
+            folder / "hooked.log",
+            hooked,
+            API_KEY,
+            server_environment({**measured, "LAM_CONFIG": str(of_models)}, faults),
+        ),
     )
     try:
         for server in started:
@@ -170,7 +183,10 @@ def plain(servers: tuple[LiveServer, LiveServer]) -> LiveServer:
 
 @pytest.fixture(scope="session")
 def hooked(servers: tuple[LiveServer, LiveServer]) -> LiveServer:
-    """vLLM with the plugin: profile `exact` by default, an encoder for requests that ask for `guarded`, a key."""
+    """vLLM with the plugin: profile `exact` by default, an encoder for requests that ask for `guarded`, a key.
+
+    Off for requests that call the model `OTHER_NAME`.
+    """
     return servers[1]
 
 

@@ -86,8 +86,8 @@ def play(client: httpx.Client, model: str, number: int, plan: Sequence[Step], ge
         played.generated += is_generated
         if step.kind == "retry" and ids != before:
             played.faults.append(f"{salt}, step {place}: sent again, the prompt is another one")
-        if step.kind == "turn" and common_prefix(before, ids) < len(before) - PROMPT_TOKENS:
-            played.faults.append(f"{salt}, step {place}: the prompt does not begin with that of the turn before")
+        if step.kind in ("turn", "fork") and common_prefix(before, ids) < len(before) - PROMPT_TOKENS:
+            played.faults.append(f"{salt}, step {place}: the prompt does not begin with that of the turn before it")
         if step.kind in ("turn", "retry"):
             before = ids
         if step.is_leaf:

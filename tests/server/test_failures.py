@@ -38,6 +38,10 @@ STARTS: dict[str, tuple[dict[str, str], str]] = {
         {"LAM_PROFILE": "guarded", "LAM_ENCODER": "/no/such/model"},
         "encoder '/no/such/model' cannot be loaded",
     ),
+    "a store that others read, and no key": (
+        {"LAM_PROFILE": "exact", "LAM_STORE_URL": "rows.sqlite"},
+        "a file with a secret key, or one in LAM_KEY",
+    ),
 }
 
 

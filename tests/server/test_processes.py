@@ -127,6 +127,7 @@ def test_gauges_are_a_sum_a_maximum_or_one_value_as_each_of_them_means(fleet: Fl
         assert len({tuple(each.result()) for each in asked}) == 1
         after = samples(one)
         assert after["lam:delta"] == pytest.approx(delta_of(status(one)["config"]["threshold_cos"]))
+        assert 0 <= after["lam:delta_hat_max"] <= after["lam:delta"]
         assert not [name for name in after if name.startswith("lam:") and "pid=" in name]
     wait_for(lambda: queue_depth(fleet) == 0)
 

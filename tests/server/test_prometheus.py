@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from tests.docker.monitoring import dashboard_queries, rules, substituted
 from tests.docker.prometheus_server import TIME_SHOWN, WINDOW, Prometheus
+from tests.server.asking import have_text_kept
 from tests.server.clients import Request, ask_chat_stream, ask_messages_stream, ask_responses_stream
 from tests.server.conftest import LiveServer
 from tests.server.faults import FAILING_TEXT
@@ -68,19 +68,9 @@ def workers(fleet: Fleet) -> list[int]:
         return [status(client)["encoder"]["process"] for client in clients.values()]
 
 
-def removed_text(fleet: Fleet, salt: str) -> None:
-    """Have some text kept: a dry run over a long result that comes twice, of words that nobody sent before."""
-    text = "\n".join(f"{uuid4().hex} line {number}" for number in range(FILLING_LINES))
-    call = {"role": "assistant", "content": "again"}
-    messages = [
-        {"role": "user", "content": "go"},
-        {"role": "tool", "content": text},
-        call,
-        {"role": "tool", "content": text},
-    ]
+def have_one_kept(fleet: Fleet, salt: str) -> None:
     with fleet.server.client() as client:
-        body = {"messages": messages, "lam": EXACT, "cache_salt": salt}
-        client.post("/v1/lam/compact", json=body).raise_for_status()
+        have_text_kept(client, FILLING_LINES, salt)
 
 
 @contextmanager
@@ -136,7 +126,7 @@ def test_a_store_near_its_cap_is_told_of(fleet: Fleet, loaded: Prometheus) -> No
     loaded.wait_for(f'lam:store_cap_bytes{{store="records"}} == {STORE_BYTES}')
     with loaded.fires("LamStoreNearCap", store="records"), asking_now_and_then(fleet):
         for number in range(FILLING_TEXTS):
-            removed_text(fleet, f"filling {number}")
+            have_one_kept(fleet, f"filling {number}")
         loaded.wait_for('lam:store_bytes{store="records"} > 0.9 * lam:store_cap_bytes')
 
 
@@ -149,7 +139,7 @@ def test_a_store_that_is_gone_is_told_of_until_it_is_back(fleet: Fleet, loaded: 
     fleet.redis.kill()
     try:
         with loaded.fires("LamStoreErrors", store="records"):
-            removed_text(fleet, "gone")
+            have_one_kept(fleet, "gone")
     finally:
         fleet.redis.start()
     loaded.wait_for('absent(ALERTS{alertname="LamStoreErrors", alertstate="firing"})')

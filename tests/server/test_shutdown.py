@@ -1,4 +1,4 @@
-"""SIGTERM: what was accepted is answered, what waits to be written is written, and nothing is left running."""
+"""SIGTERM: a stream that was begun is answered to its end, what waits to be written is written, and nothing runs on."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_a_path_that_cannot_be_looked_at_now_is_taken(tmp_path: Path) -> None:
     notes(tmp_path / "file")
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    for path in (tmp_path / "file" / "store", loop / "store"):
+    for path in (tmp_path / "file" / "store", loop / "store", tmp_path / ("too long" * 100)):
         assert settings(store_url=str(path)).url == str(path)
 
 

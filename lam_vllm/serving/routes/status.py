@@ -57,7 +57,11 @@ class StoreStatus(BaseModel):
 
 
 class Status(BaseModel):
-    """How this server was started and what it has counted since: sums over its `processes`, of which one answers."""
+    """How this server was started and what it has counted since.
+
+    The counters, from `requests` to `guard_band_violations`, are sums over its `processes`. `memo_bytes`, `encoder` and
+    `hint` are those of the process that answers, and so is `store_bytes` where the store is memory.
+    """
 
     version: str
     vllm_version: str | None
