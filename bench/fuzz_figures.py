@@ -28,6 +28,7 @@ def figures_of(verdict: Verdict, before: Books, after: Books) -> Figures:
     return {
         "answers": _statuses(verdict),
         "reached_engine": verdict.generated,
+        "connections_lost": verdict.connections_lost,
         "errors_of_vllm_alone": dict(verdict.of_vllm.most_common()),
         "findings": Counter(f"{finding.answer.request.path} {finding.why}" for finding in verdict.findings),
         "after": asdict(after),

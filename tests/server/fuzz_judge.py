@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
 import httpx
@@ -24,12 +24,13 @@ _ERROR_EVENT = re.compile(r'"error": ?\{.*"code": ?(\d{3})')
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, the plugin's report with it: status 0 where nothing did."""
+    """What came back, the plugin's report with it: status 0 where nothing did, `lost` where nothing did at first."""
 
     request: Fuzzed
     status: int
     text: str
     report: str = ""
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Verdict:
     of_vllm: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     generated: int = 0
+    connections_lost: int = 0
 
 
 def fuzz(hooked: httpx.Client, plain: httpx.Client, *, seed: int, count: int, generated: int) -> Verdict:
@@ -81,7 +83,16 @@ def fuzz_alone(service: httpx.Client, *, seed: int, count: int) -> Verdict:
 
 
 def ask(client: httpx.Client, request: Fuzzed) -> Answer:
-    """The server's answer."""
+    """The server's answer; where a connection is lost, that on a new one, or none.
+
+    A server closes a kept connection when it has answered before it read all of a broken request, and the next request
+    on it is lost, with the plugin and without. What makes the server drop a request drops it again.
+    """
+    answer = _asked_once(client, request)
+    return answer if answer.status else replace(_asked_once(client, request), lost=True)
+
+
+def _asked_once(client: httpx.Client, request: Fuzzed) -> Answer:
     headers = {name.encode(): value for name, value in request.headers.items()}
     try:
         response = client.request(request.method, request.path, headers=headers, content=request.content)
@@ -107,6 +118,7 @@ def _judge(verdict: Verdict, answers: Iterable[Answer], plain: httpx.Client) -> 
         request = answer.request
         path = re.sub(r"(/v1/lam/records/).*", r"\1{id}", request.path)
         verdict.statuses[path, answer.status] += 1
+        verdict.connections_lost += answer.lost
         verdict.generated += request.is_generated and answer.status == httpx.codes.OK
         if "failed_open" in answer.report:
             verdict.findings.append(Finding(answer, f"failed inside ({answer.report})"))
