@@ -208,8 +208,9 @@ def fleet(measured: dict[str, str], traces: TraceReceiver, tmp_path_factory: pyt
     environment = server_environment({**measured, **traces.environment, **FLEET_ENVIRONMENT, **settings}, *faults)
     server = start(folder / "fleet.log", (*SERVE, MODEL, *FLEET_ARGUMENTS, *traces.arguments), None, environment)
     try:
-        server.wait_until_ready()
-        yield Fleet(server, redis, folder / "hang")
+        running = Fleet(server, redis, folder / "hang")
+        running.wait_until_ready()
+        yield running
     finally:
         server.stop()
         redis.stop()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from tests.redis_server import RedisServer
+from tests.server.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.server.conftest import LiveServer
@@ -55,15 +56,30 @@ class Fleet:
         vLLM gives a connection to the process that has fewest, so the clients keep theirs: one on which a process
         answered a second time stays open too until the others are found.
         """
-        found: dict[int, httpx.Client] = {}
         with ExitStack() as open_clients:
-            for _ in range(MOST_CONNECTIONS):
-                client = open_clients.enter_context(self.server.client())
-                found.setdefault(status(client)["process"], client)
-                if len(found) == PROCESSES:
-                    break
+            found = self._met(open_clients)
             assert len(found) == PROCESSES, f"only the processes {list(found)} answer"
             yield found
+
+    def wait_until_ready(self) -> None:
+        """Return when every API process answers: one that came up before the others calls the server healthy."""
+
+        def all_answer() -> bool:
+            with ExitStack() as open_clients:
+                return len(self._met(open_clients)) == PROCESSES
+
+        self.server.wait_until_ready()
+        wait_for(all_answer)
+
+    def _met(self, open_clients: ExitStack) -> dict[int, httpx.Client]:
+        """The processes that so many connections as may be needed come to, and a client of each."""
+        found: dict[int, httpx.Client] = {}
+        for _ in range(MOST_CONNECTIONS):
+            client = open_clients.enter_context(self.server.client())
+            found.setdefault(status(client)["process"], client)
+            if len(found) == PROCESSES:
+                break
+        return found
 
     @property
     def process_ids(self) -> list[int]:
