@@ -116,7 +116,8 @@ def write_profile(profile: EncoderProfile, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            draft.write_text(yaml.safe_dump(fields, sort_keys=False, allow_unicode=True), encoding="utf-8")
+            # Escaped where it is not ASCII: U+0085 and its like are line ends to YAML, and would come back as spaces.
+            draft.write_text(yaml.safe_dump(fields, sort_keys=False), encoding="utf-8")
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)

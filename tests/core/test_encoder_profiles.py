@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lam_vllm.encoders.profile import EncoderProfile, read_profile, user_profiles, write_profile
@@ -35,6 +35,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "lam-vllm" / "encoders"
 
 
+@example(source={"model": "\x85"}, threshold_cos=1.0, band={})
 @given(source=sources, threshold_cos=probabilities, band=bands)
 def test_what_was_written_is_read_back(
     source: dict[str, Any], threshold_cos: float, band: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
