@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from typing import Any
 
 import baseline_tables
 import bge_base
@@ -13,6 +14,7 @@ import ecr_tables
 import evidence_tables
 import fuzz_figures
 import lookup_figures
+import schedules_tables
 import shared_batches
 import soak
 import turn_latency
@@ -116,6 +118,11 @@ def two_pass_ways() -> str:
     return printed.getvalue().strip()
 
 
+def schedule(make: Callable[[dict[str, Any]], str]) -> Callable[[], str]:
+    """One table of what bench/schedules.py found."""
+    return lambda: make(stored("schedules"))
+
+
 def soaked() -> str:
     """What bench/soak.py found; JSON has made texts of the percents."""
     figures = stored("soak")
@@ -162,6 +169,7 @@ def main() -> None:
         "aliases": lambda: evidence_tables.wordings("aliases"),
         "serving": lambda: serving_table(stored("serving")),
         "serving_setups": setups,
+        **{f"schedule_{name}": schedule(make) for name, make in schedules_tables.MAKERS.items()},
         "fuzz": lambda: fuzz_figures.table(stored("fuzz")["parts"]),
         "soak": soaked,
         "lookups": lambda: lookup_figures.table(stored("lookup_timing")),
