@@ -18,7 +18,7 @@ import schedules_tables
 import shared_batches
 import soak
 import turn_latency
-import two_pass
+import two_pass_figures
 import two_pass_speed
 from heartbeat import IDLE, REPEATS
 from removal_rows import RESULTS, RemovalRow
@@ -114,7 +114,7 @@ def paper() -> str:
 def two_pass_ways() -> str:
     """What bench/two_pass.py found, way by way."""
     with redirect_stdout(io.StringIO()) as printed:
-        two_pass.print_tables(stored("two_pass"))
+        two_pass_figures.print_tables(stored("two_pass"))
     return printed.getvalue().strip()
 
 

@@ -20,13 +20,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 import numpy as np
 from corpus_data import corpus_runs, machine, served_tokens
 from remembered import RememberedEncoder
+from two_pass_figures import Way, agrees, print_tables
 
 from lam_vllm import Compaction, Compactor, CompactorConfig
 from lam_vllm.config import Profile
@@ -46,17 +46,6 @@ AT_ONCE = 16
 GROUPS = (1, 3, 7)
 OLDER_CPU = {"ATEN_CPU_CAPABILITY": "avx2"}
 CUTS = {"guarded": line_windows, "paper": fixed_windows}
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """One way to come to an answer. `group` is how many messages arrive at a time, 0 for all; `at_once` requests."""
-
-    precision: str
-    batch: int
-    threads: int = 1
-    at_once: int = 1
-    group: int = 0
 
 
 class Canonical(EncoderLike):
@@ -254,30 +243,6 @@ def chosen(count: int | None, ids: Sequence[str] | None) -> list[Run]:
     if ids:
         return [run for run in runs if run.id in ids]
     return sorted(runs, key=lambda run: sum(len(str(message["content"])) for message in run.messages))[:count]
-
-
-def print_tables(figures: dict[str, Any]) -> None:
-    print(
-        f"{figures['setup']}; {figures['runs']} runs; shipped: {figures['pass']}, band {figures['guard_band_cos']:.5f}"
-    )
-    names = [*Way.__slots__, "encoded", "differing", "digest"]
-    print(f"| {' | '.join(names)} |\n|---|{'---:|' * (len(names) - 1)}")
-    for line in figures["ways"]:
-        print(f"| {' | '.join(str(line[name]) for name in names)} |")
-    print(
-        f"\n{figures['digests']} digest(s) in all; {figures['audited_runs']} runs audited: "
-        f"{figures['audit_differences']} differences, "
-        f"{100 * figures['canonical_share']:.2f}% of windows canonical again; "
-        f"largest difference in cosine {figures['largest_difference_cos']:.5f} over {figures['windows']} windows, "
-        f"{100 * figures['near_share']:.2f}% have a pair within the band of t\n"
-        f"avx2: answers {'equal' if set(figures['avx2'].values()) == {figures['canonical_digest']} else 'differ'}"
-    )
-
-
-def agrees(figures: dict[str, Any]) -> bool:
-    """Whether every way, the audit and the older CPU decide as canonical embeddings do."""
-    older = set(figures["avx2"].values()) == {figures["canonical_digest"]}
-    return figures["digests"] == 1 and figures["audit_differences"] == 0 and older
 
 
 def main() -> int:

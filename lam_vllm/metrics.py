@@ -12,11 +12,11 @@ from typing import get_args
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from lam_vllm.stores.base import KINDS
 from lam_vllm.types import Layer
 
 APIS = ("chat", "responses", "messages", "tokenize", "compact")
 """The last is the route of that name, where the plugin is served without an engine."""
-STORES = ("records", "embeddings")
 LOOKUPS = ("found", "expired", "unknown")
 FAILURES = ("worker_lost", "encoder_error", "time_limit", "internal_error")
 """Reasons of the outcome `failed_open`."""
@@ -166,7 +166,7 @@ class Metrics:
             self.encoder_windows.labels(source)
         for layer in get_args(Layer):
             self.tokens_removed.labels(layer)
-        for store in STORES:
+        for store in KINDS:
             self.store_errors.labels(store)
         for result in LOOKUPS:
             self.lookups.labels(result)

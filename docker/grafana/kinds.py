@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any, TypeAlias
@@ -42,7 +43,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Panel:
+class Panel(ABC):
     """A panel. `worry` is the value from which on it is red, None where no value is bad by itself."""
 
     title: str
@@ -52,9 +53,9 @@ class Panel:
     worry: float | None = None
     width: int = 8
 
+    @abstractmethod
     def builder(self, number: int) -> Built:
         """The panel as Grafana knows it; `number` is its own in the dashboard."""
-        raise NotImplementedError
 
     def _described(self, panel: Any, number: int) -> Any:
         """What every kind of panel has."""

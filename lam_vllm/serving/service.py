@@ -10,7 +10,7 @@ from lam_vllm.compactors import Compactors
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.encoders.load import DEFAULT_ENCODER
 from lam_vllm.errors import EncoderError
-from lam_vllm.metrics import STORES, Metrics
+from lam_vllm.metrics import Metrics
 from lam_vllm.pool import Pool
 from lam_vllm.records import open_records
 from lam_vllm.serving.admission import Admission, Seam
@@ -20,6 +20,7 @@ from lam_vllm.serving.settings import Settings
 from lam_vllm.serving.tracing import CompactionSpans
 from lam_vllm.serving.warming import Warming
 from lam_vllm.serving.work import Compactions, Handler
+from lam_vllm.stores.base import KINDS
 from lam_vllm.tokens import PortableTokenizer
 from lam_vllm.worker import EncoderFacts, Setup, WorkerClient
 
@@ -134,7 +135,7 @@ def build_service(
     """
     records = open_records(settings.store, key, metrics.store_errors.labels("records").inc)
     shared = compactors.client is not None and settings.store.url is not None
-    for store in STORES if shared else ("records",):
+    for store in KINDS if shared else ("records",):
         metrics.store_cap_bytes.labels(store).set(settings.store.max_bytes)
     handler = Handler(compactors, PrefixWatch(), records)
     for options in (settings.options, *settings.rollout.models.values()):

@@ -10,8 +10,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from lam_vllm.errors import OptionError
+from lam_vllm.serving.numbers import integer_setting
 from lam_vllm.stores import StoreSettings
-from lam_vllm.stores.base import SCHEMES
+from lam_vllm.stores.base import MEMORY_BYTES, RETENTION_SECONDS, SCHEMES
 from lam_vllm.stores.open import file_of
 from lam_vllm.stores.ownership import why_foreign
 
@@ -19,8 +20,6 @@ NAMES = ("store_url", "store_bytes", "store_retention_seconds")
 KEY_FILE, KEY = "key_file", "key"
 """The key itself comes from the environment alone: a flag could be read in the list of processes."""
 STORE_BYTES = 1_000_000_000
-MEMORY_BYTES = 64_000_000
-RETENTION_SECONDS = 604_800.0
 LEAST_KEY_BYTES = 16
 KEY_BYTES = 32
 
@@ -39,7 +38,9 @@ def store_settings(
     url = _url(given["store_url"], name_of("store_url"))
     return StoreSettings(
         url,
-        _bytes(given["store_bytes"], name_of("store_bytes"), MEMORY_BYTES if url is None else STORE_BYTES),
+        integer_setting(
+            given["store_bytes"], name_of("store_bytes"), default=MEMORY_BYTES if url is None else STORE_BYTES, least=0
+        ),
         _seconds(given["store_retention_seconds"], name_of("store_retention_seconds")),
     )
 
@@ -104,14 +105,6 @@ def _refuse_foreign(path: Path, name: str) -> None:
         return
     if why is not None:
         raise OptionError(name, str(path), f"a file of its own, made where there is none; what is there {why}")
-
-
-def _bytes(text: str, name: str, default: int) -> int:
-    if not text:
-        return default
-    if not text.isdecimal():
-        raise OptionError(name, text, "a number of bytes, 0 or more")
-    return int(text)
 
 
 def _seconds(text: str, name: str) -> float:

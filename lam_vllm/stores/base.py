@@ -19,6 +19,8 @@ SCHEMES = frozenset({"", "sqlite", *REDIS_SCHEMES})
 OnError: TypeAlias = Callable[[int], object]
 """Told how many rows or answers were lost, or tries failed, since it was last told."""
 
+MEMORY_BYTES = 64_000_000
+RETENTION_SECONDS = 604_800.0
 ROW_BYTES = 200
 """Charged for a row besides its value: keys, times and the entries of every index."""
 
@@ -46,8 +48,8 @@ class StoreSettings:
     """Where rows are kept: `url` None is the memory of the process. `max_bytes` is the cap of each kind of row."""
 
     url: str | None = None
-    max_bytes: int = 64_000_000
-    retention_seconds: float = 604_800.0
+    max_bytes: int = MEMORY_BYTES
+    retention_seconds: float = RETENTION_SECONDS
 
     @property
     def kind(self) -> Literal["memory", "sqlite", "redis"]:

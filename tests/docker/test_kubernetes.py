@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import kubernetes_validate  # type: ignore[import-untyped]
+import kubernetes_validate
+import pytest  # type: ignore[import-untyped]
 
 from tests.docker.monitoring import DOCKER, RULES, load
 
@@ -52,7 +53,7 @@ def test_kubernetes_accepts_what_the_chart_makes_of_the_values() -> None:
         "env": model()["env"],
         "volumeMounts": model()["extraVolumeMounts"],
     }
-    pod = {
+    pod: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "engine"},
@@ -63,6 +64,9 @@ def test_kubernetes_accepts_what_the_chart_makes_of_the_values() -> None:
         },
     }
     kubernetes_validate.validate(pod, KUBERNETES, strict=True)
+    pod["spec"]["containers"][0]["volumeMounts"] = {}  # the schema would tell
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(pod, KUBERNETES, strict=True)
 
 
 def test_the_plugin_is_named_and_replicas_share_a_store_and_its_key() -> None:

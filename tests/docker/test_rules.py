@@ -37,7 +37,7 @@ def test_prometheus_accepts_the_rules() -> None:
 
 @pytest.mark.parametrize("path", UNIT_TESTS, ids=lambda path: str(path.stem))
 def test_alerts_fire_when_they_should(path: Path) -> None:
-    promtool("test", "rules", path)
+    assert "SUCCESS" in promtool("test", "rules", path)
 
 
 @pytest.mark.parametrize("alert", ALERTS)

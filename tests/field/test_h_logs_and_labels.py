@@ -10,10 +10,11 @@ import httpx
 import pytest
 
 from lam_vllm.config import CompactorConfig
-from lam_vllm.metrics import APIS, CAUSES, LOOKUPS, NO_REASON, SOURCES, STAGES, STORES
+from lam_vllm.metrics import APIS, CAUSES, LOOKUPS, NO_REASON, SOURCES, STAGES
 from lam_vllm.records import RecordStore
 from lam_vllm.serving.rollout import Rollout
 from lam_vllm.stores import StoreError
+from lam_vllm.stores.base import KINDS
 from lam_vllm.stores.behind import RowsBehind
 from lam_vllm.stores.redis import RedisRows
 from lam_vllm.types import Layer, Outcome, Reason
@@ -78,7 +79,7 @@ def test_f91_labels_come_from_fixed_sets_and_100_visitors_add_no_series(share: f
         "cause": {*CAUSES},
         "source": {*SOURCES},
         "memo": {"prefix", "embedding"},
-        "store": {*STORES},
+        "store": {*KINDS},
         "result": {*LOOKUPS},
     }
     assert {name for name, _ in before} == set(allowed)

@@ -69,7 +69,8 @@ def test_the_ids_that_a_client_gives_are_on_both_spans(
     header = {"X-Request-Id": given} if carried == "header" else {}
     field = {"request_id": given} if carried == "field" else {}
     ask(fleet.server, PATHS[api], {**body(api, recorded()), **field}, **header)
-    both(traces, form.format(given))
+    ours, theirs = both(traces, form.format(given))
+    assert ours.attributes[REQUEST_ID] == theirs.attributes[REQUEST_ID] == form.format(given)
 
 
 def test_each_prompt_of_a_batch_has_its_own_span(fleet: Fleet, traces: TraceReceiver) -> None:
