@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import kubernetes_validate
-import pytest  # type: ignore[import-untyped]
+import kubernetes_validate  # type: ignore[import-untyped]
+import pytest
 
 from tests.docker.monitoring import DOCKER, RULES, load
 
