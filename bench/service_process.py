@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import httpx
 from corpus_data import ROOT, SERVED_MODEL
+from vllm_server import free_port
 
 from lam_vllm.errors import LamError
 
@@ -29,7 +29,7 @@ def service(*flags: str, log: Path, environment: Mapping[str, str]) -> Iterator[
     Raises:
         LamError: it ended, or does not answer in time; names its log.
     """
-    port = _free_port()
+    port = free_port()
     own = {name: value for name, value in os.environ.items() if not name.startswith(("LAM_", "VLLM_API_KEY"))}
     command = (
         "-c",
@@ -62,9 +62,3 @@ def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
                 return
         time.sleep(0.1)
     raise LamError(f"the service does not answer; see {log}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -63,7 +63,7 @@ def serve(
     Raises:
         LamError: it ended, or does not answer in time; names its log.
     """
-    port = _free_port()
+    port = free_port()
     arguments = (str(model), "--host=127.0.0.1", f"--port={port}", *arguments)
     ours = [sys.executable, "-c", "from lam_vllm.cli import main; main()", "serve", *arguments]
     with log.open("wb") as output:
@@ -88,7 +88,8 @@ def _kept_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in names and not name.startswith("LAM_")}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
 
 import redis
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[1]
 INSTALL = ROOT / "scripts/install_debian.sh"
@@ -80,10 +81,3 @@ class RedisServer:
         if process is not None:
             process.send_signal(how)
             process.wait(START_SECONDS)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -15,7 +15,7 @@ import httpx
 import yaml
 
 from tests.docker.monitoring import DOCKER, ROOT, RULES, load
-from tests.redis_server import free_port
+from tests.ports import free_port
 
 START_SECONDS = 60.0
 ALERT_SECONDS = 90.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 
 from lam_vllm.encoders.base import BatchEncoder
 from tests.conftest import measured_before
+from tests.ports import free_port
 from tests.redis_server import RedisServer
 from tests.server.faults import HANG_VARIABLE, install_faults, install_hanging_encoder
 from tests.server.fleet import FLEET_ARGUMENTS, FLEET_ENVIRONMENT, Fleet
@@ -113,13 +113,6 @@ def server_environment(extra: Mapping[str, str], *import_paths: Path) -> dict[st
 def log_end(log: Path, characters: int = 5_000) -> str:
     """The last part of a log."""
     return log.read_text(errors="replace")[-characters:]
-
-
-def free_port() -> int:
-    """A port nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def start(log: Path, python: Sequence[str], api_key: str | None, environment: Mapping[str, str]) -> LiveServer:

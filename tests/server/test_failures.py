@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from tests.server.clients import Request, ask_chat, rendered_ids
-from tests.server.conftest import MODEL, START_SECONDS, VLLM_ARGUMENTS, LiveServer, free_port, server_environment
+from tests.server.conftest import MODEL, START_SECONDS, VLLM_ARGUMENTS, LiveServer, server_environment
 from tests.server.faults import FAILING_TEXT, install_missing_method
 from tests.server.talks import recorded
 

@@ -20,7 +20,8 @@ from lam_vllm.encoders.base import BatchEncoder
 from lam_vllm.encoders.two_pass import measure_band, sample_windows
 from lam_vllm.errors import EncoderError
 from lam_vllm.evaluation.corpus import Run
-from tests.server.conftest import API_KEY, LiveServer, free_port, server_environment
+from tests.ports import free_port
+from tests.server.conftest import API_KEY, LiveServer, server_environment
 
 Connect = Callable[..., BatchEncoder]
 

@@ -20,7 +20,8 @@ from lam_vllm.stores.base import KINDS
 from lam_vllm.stores.behind import RowsBehind
 from lam_vllm.stores.redis import RedisRows
 from lam_vllm.stores.redis_scripts import STEP
-from tests.redis_server import RedisServer, free_port
+from tests.ports import free_port
+from tests.redis_server import RedisServer
 from tests.stores.conftest import GROUPS, RETENTION, Errors, get, get_or_error, row, tries
 
 KEY = b"k" * 32
