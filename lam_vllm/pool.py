@@ -28,10 +28,11 @@ waits for the store: look-ups and deletions."""
 
 
 class Piece(Generic[T]):
-    """Work that says whether it has begun."""
+    """Work that says whether it has begun, and is told when nobody waits for it any more."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.begun = False
+        self.wanted = True
         self._work = work
 
     def __call__(self) -> T:

@@ -141,13 +141,14 @@ class Admission:
 
     async def _compacted(self, options: Options, messages: list[Message], salt: str) -> Plan:
         lane = self.handler.compactors.lane(options.config)
-        piece = Piece(lambda: self.handler.run(options, messages, salt))
+        piece: Piece[Plan] = Piece(lambda: self.handler.run(options, messages, salt, lambda: piece.wanted))
         # Shielded: when the client is gone, what was begun ends in the memos, for whoever asks next.
         work = self._tasks.start(self._pool.submit(piece, lane))
         try:
             async with asyncio.timeout(self._settings.limits.time_limit_seconds):
                 plan = await asyncio.shield(work)
         except (TimeoutError, asyncio.CancelledError) as error:
+            piece.wanted = False
             if not piece.begun:
                 work.cancel()  # nobody waits for it any more, and others wait behind it
             if isinstance(error, asyncio.CancelledError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 Difference = Literal["defect", "guard_band"]
+_FAILED = "a compaction failed; it is tried once more, then the original messages are used"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,8 @@ class Compactions:
         """The encoder, or what is known of the worker's."""
         return self.client.facts if self.client is not None else self.here.encoder
 
-    def get(self, config: CompactorConfig) -> Compactor | WorkerCompactor:
-        """The compactor of this config.
+    def get(self, config: CompactorConfig, *, index: bool = False) -> Compactor | WorkerCompactor:
+        """The compactor of this config. With `index` the worker keeps what it embeds searchable, off the request's path.
 
         Raises:
             MissingExtraError: its profile needs an encoder and there is none.
@@ -94,10 +95,15 @@ class Handler:
         self.records = records
         self._failures_seen: set[type[Exception]] = set()
 
-    def run(self, options: Options, messages: list[Message], salt: str) -> Plan:
-        """The plan for one request. An internal failure becomes the outcome `failed_open` with the originals."""
+    def run(
+        self, options: Options, messages: list[Message], salt: str, is_wanted: Callable[[], bool] = lambda: True
+    ) -> Plan:
+        """The plan for one request. An internal failure becomes the outcome `failed_open` with the originals.
+
+        Before that it is tried once more, from nothing, while the plan `is_wanted`.
+        """
         try:
-            compaction = self._compact(options.config, messages, salt)
+            compaction = self._compact(options, messages, salt, is_wanted)
         except Exception as error:  # noqa: BLE001 - the request must go through whatever is wrong in here
             self.log(error)
             self.note_failure(messages, salt)
@@ -143,30 +149,28 @@ class Handler:
         except Exception as error:  # noqa: BLE001 - messages that cannot be digested may be what failed
             self.log(error)
 
-    def log(self, error: Exception) -> None:
+    def log(self, error: Exception, what: str = _FAILED) -> None:
         """One traceback per kind of failure: a line per request would slow the server down when it is ill."""
         seen = type(error) in self._failures_seen
         self._failures_seen.add(type(error))
-        level = logging.DEBUG if seen else logging.ERROR
-        logger.log(
-            level,
-            "lam: a compaction failed; it is tried once more, then the original messages are used",
-            exc_info=error,
-        )
+        logger.log(logging.DEBUG if seen else logging.ERROR, "lam: %s", what, exc_info=error)
 
-    def _compact(self, config: CompactorConfig, messages: list[Message], salt: str) -> Compaction:
-        compactor = self.compactors.get(config)
+    def _compact(
+        self, options: Options, messages: list[Message], salt: str, is_wanted: Callable[[], bool]
+    ) -> Compaction:
+        compactor = self.compactors.get(options.config, index=options.keeps)
         try:
             return compactor.compact(messages, salt=salt)
-        except Exception as error:  # noqa: BLE001 - what a memo or the fast pass did may be the cause
+        except Exception as error:  # what a memo or the fast pass did may be the cause
+            if not is_wanted():  # a worker that was ended over it has others to serve
+                raise
             self.log(error)
             return compactor.compact(messages, salt=salt, use_memo=False, canonical=True)
 
     def _keep_records(
         self, options: Options, given: list[Message], compaction: Compaction, salt: str
     ) -> tuple[str | None, ...]:
-        keeps = options.store and options.mode == "on"
-        texts = [removed_text(given, decision) if keeps else "" for decision in compaction.decisions]
+        texts = [removed_text(given, decision) if options.keeps else "" for decision in compaction.decisions]
         return tuple(self.records.put(salt, text) if text else None for text in texts)
 
     def _watch(self, options: Options, given: list[Message], emitted: Any, report: Report, salt: str) -> Cause | None:

@@ -29,7 +29,8 @@ def register():
         del OnlineRenderer.preprocess_chat
 """
 HANG_VARIABLE = "LAM_TEST_HANG"
-"""Names a file: where it is there, the next call of a worker's encoder takes it away and does not end."""
+"""Names a file that holds the id of a worker process: that worker's next call of its encoder takes it away and does not
+end."""
 
 # Python runs a module of this name when it starts; only the worker process, which loads no plugin of vLLM, is touched.
 _HANGING_ENCODER = f"""
@@ -44,10 +45,10 @@ if "lam_vllm.worker" in sys.orig_argv:
     unhanging = SentenceTransformerEncoder._encode
 
     def _encode(self, texts, precision):
-        try:
-            Path(os.environ["{HANG_VARIABLE}"]).unlink()
-        except FileNotFoundError:
+        hang = Path(os.environ["{HANG_VARIABLE}"])
+        if not hang.exists() or hang.read_text() != str(os.getpid()):
             return unhanging(self, texts, precision)
+        hang.unlink()
         Event().wait()
 
     SentenceTransformerEncoder._encode = _encode
@@ -65,7 +66,7 @@ def install_missing_method(folder: Path) -> Path:
 
 
 def install_hanging_encoder(folder: Path) -> Path:
-    """A folder for the import path that makes a worker's encoder hang when the file of `HANG_VARIABLE` is there."""
+    """A folder for the import path that makes a worker's encoder hang when the file of `HANG_VARIABLE` names it."""
     folder.mkdir(parents=True)
     (folder / "sitecustomize.py").write_text(_HANGING_ENCODER)
     return folder

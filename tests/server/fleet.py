@@ -43,7 +43,7 @@ FLEET_ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Fleet:
-    """One running server and its Redis. Where the file `hang` is made, the next call of a worker's encoder hangs."""
+    """One running server and its Redis. The worker that the file `hang` names hangs in its next call of its encoder."""
 
     server: LiveServer
     redis: RedisServer

@@ -68,7 +68,7 @@ def test_what_hangs_is_passed_by_and_replaced(fault: str, fleet: Fleet) -> None:
         one, other = clients.values()
         worker, before, started = status(one)["encoder"]["process"], outcomes(other), restarts(other)
         if "call" in fault:
-            fleet.hang.touch()
+            fleet.hang.write_text(str(worker))  # the other process's may still be at what a test before left to it
         else:
             os.kill(worker, signal.SIGSTOP)  # only SIGKILL ends it, and that is what its server sends
         try:

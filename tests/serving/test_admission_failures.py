@@ -80,8 +80,10 @@ class BlockedEncoder(BrokenEncoder):
     def __init__(self) -> None:
         super().__init__(EncoderError("released"))
         self.begun, self.release = threading.Event(), threading.Event()
+        self.calls = 0
 
     def encode(self, text: str) -> Any:
+        self.calls += 1
         self.begun.set()
         assert self.release.wait(10)
         raise self.error
@@ -106,6 +108,28 @@ def test_a_request_that_encodes_does_not_hold_up_one_that_never_does() -> None:
         asyncio.run(ask())
     finally:
         encoder.release.set()
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(60.0, 2), (0.1, 1)])
+def test_what_fails_is_tried_once_more_while_somebody_waits(seconds: float, calls: int) -> None:
+    encoder = BlockedEncoder()
+    server = Server(config=CompactorConfig(profile="paper"), encoder=encoder, limits=Limits(time_limit_seconds=seconds))
+
+    async def ask() -> str:
+        asking = asyncio.create_task(server.service.admission.admit(object(), REPEATED))
+        await asyncio.to_thread(encoder.begun.wait, 10)
+        if calls == 1:
+            await asking
+        encoder.release.set()
+        plan = await asking
+        await server.service.admission.ended()
+        return plan.reason
+
+    try:
+        assert asyncio.run(ask()) == ("encoder_error" if calls == 2 else "time_limit")
+    finally:
+        encoder.release.set()
+    assert encoder.calls == calls
 
 
 def test_cancelling_a_request_cancels_the_hook() -> None:
