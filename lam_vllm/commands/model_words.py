@@ -30,6 +30,7 @@ def _caveats(report: Report) -> Iterator[Caveat]:
     yield _little_removed(report)
     yield _decode_bound(report)
     yield _hard_budget(report)
+    yield _broken_prefix(report)
     yield _schedule(report)
     yield Caveat(
         "spare CPU",
@@ -109,6 +110,16 @@ def _hard_budget(report: Report) -> Caveat:
     before, after = list(turns.values())[:2]
     what = "turn" if len(report.first.runs) == 1 else "all turns of all runs that fit"
     return Caveat("hard budget", None, f"{text}this is later ({what}: {after:,} in place of {before:,}).")
+
+
+def _broken_prefix(report: Report) -> Caveat:
+    """No turn-by-turn policy breaks one; what does is not known here, so that this always holds."""
+    least = report.break_even
+    text = f"A cached prefix that is lost (evicted, edited by the client) costs {least.broken_prefix_seconds:.3g} s "
+    if least.turns_a_break is None:
+        return Caveat("broken prefix", None, text + "when it is prefilled again whole.")
+    text += f"when it is prefilled again whole: what admission saves in {least.turns_a_break:,.1f} turns."
+    return Caveat("broken prefix", None, text)
 
 
 def _schedule(report: Report) -> Caveat:

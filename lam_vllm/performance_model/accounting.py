@@ -73,7 +73,7 @@ class ExactAccounting:
 
     def prefill_pairs(self, prefilled_tokens: float, decoded_tokens: float, context_tokens: float) -> float:
         """All with what is cached, and half with one another."""
-        return prefilled_tokens * (context_tokens - decoded_tokens - prefilled_tokens / 2)
+        return prefilled_tokens * max(0.0, context_tokens - decoded_tokens - prefilled_tokens / 2)  # never by rounding
 
     def decode_pairs(self, decoded_tokens: float, context_tokens: float) -> float:
         """Each step reads what stands before it."""

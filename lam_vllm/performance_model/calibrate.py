@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lam_vllm.errors import OptionError
+from lam_vllm.performance_model.amount import amount
 from lam_vllm.performance_model.model import Model
 from lam_vllm.performance_model.served import Served, decode_step_seconds, prefill_pairs, ttft_seconds
 
@@ -20,12 +21,19 @@ class Timing:
     """One request by its client's clock, on an engine that had nothing else to do.
 
     `step_seconds` is the mean time from one token of the answer to the next, the answer being short.
+
+    Raises:
+        OptionError: a number of tokens is no amount.
     """
 
     uncached_tokens: float
     cached_tokens: float
     ttft_seconds: float
     step_seconds: float
+
+    def __post_init__(self) -> None:
+        for name in ("uncached_tokens", "cached_tokens"):
+            amount(name, getattr(self, name))
 
     @property
     def context_tokens(self) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 from lam_vllm.errors import OptionError
+from lam_vllm.performance_model.amount import amount
 from lam_vllm.performance_model.engine import Engine
 from lam_vllm.performance_model.workload import Turn
 
@@ -42,8 +43,7 @@ def check_context(engine: Engine, context_tokens: float) -> None:
     Raises:
         OptionError: the context is negative, exceeds the model's window or does not fit into the memory.
     """
-    if not 0 <= context_tokens < math.inf:
-        raise OptionError("context_tokens", context_tokens, "a finite number of at least 0")
+    amount("context_tokens", context_tokens)
     if not engine.accounting.refuses:
         return
     model = engine.model
@@ -58,7 +58,12 @@ def check_context(engine: Engine, context_tokens: float) -> None:
 
 
 def exhaust_turn(limit_tokens: float, growth_tokens: float) -> int | None:
-    """The first turn whose context fills the limit, when each adds `growth_tokens`; None where it does not grow."""
+    """The first turn whose context fills the limit, when each adds `growth_tokens`; None where it does not grow.
+
+    Raises:
+        OptionError: `limit_tokens` is no amount.
+    """
+    amount("limit_tokens", limit_tokens)
     return math.ceil(limit_tokens / growth_tokens) if growth_tokens > 0 else None
 
 

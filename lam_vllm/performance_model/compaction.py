@@ -8,19 +8,21 @@ from functools import partial
 from typing import TypeAlias
 
 from lam_vllm.errors import OptionError
+from lam_vllm.performance_model.amount import amount
 from lam_vllm.performance_model.engine import Engine
 from lam_vllm.performance_model.turn import rebuild_seconds
 
 Compaction: TypeAlias = Callable[[Engine, float], float]
-"""Seconds for this many tokens on this engine's device."""
+"""Seconds for this many tokens on this engine's device; an `OptionError` where that is no amount."""
 
 WINDOW_TOKENS, DIMENSIONS = 512, 768
+"""The paper's windows, and the width of its encoder, bge-base-en-v1.5."""
 BYTES_PER_TOKEN = 3.68
 """Text of tool output (table 1)."""
 PAIRS_PER_WINDOW = 8
 """Verified on average; inferred from the cell `verify` of table 13."""
 QUANTIZED_BYTES, DIGESTED_BYTES = 6, 2
-"""Read and written for one coordinate: a float and two bytes of it, then those two."""
+"""Read and written for one coordinate: a float and two bytes of it, then those two. Inferred from table 13's cells."""
 LLMLINGUA_PARAMETERS, LLMLINGUA_LAYERS, LLMLINGUA_WIDTH = 559.9e6, 24, 1024
 """XLM-RoBERTa large over windows of 512: our guess at which model stands in the paper."""
 
@@ -47,7 +49,12 @@ class Stages:
 
 
 def stages(engine: Engine, tokens: float) -> Stages:
-    """The near-duplicate rule (L1) over so many tokens, and the codec (L2) over their text."""
+    """The near-duplicate rule (L1) over so many tokens, and the codec (L2) over their text.
+
+    Raises:
+        OptionError: `tokens` is no amount.
+    """
+    amount("tokens", tokens)
     device = engine.device
     coordinates = tokens / WINDOW_TOKENS * DIMENSIONS
     return Stages(
@@ -61,6 +68,7 @@ def stages(engine: Engine, tokens: float) -> Stages:
 
 def nothing(engine: Engine, tokens: float) -> float:  # noqa: ARG001 - one form for all methods
     """No compaction, and masking, which decides by age alone."""
+    amount("tokens", tokens)
     return 0.0
 
 
@@ -71,7 +79,7 @@ def near_duplicates(engine: Engine, tokens: float) -> float:
 
 def repeated_lines(engine: Engine, tokens: float) -> float:
     """L0: a hash of every line."""
-    return BYTES_PER_TOKEN * tokens / engine.device.hash_rate.value
+    return BYTES_PER_TOKEN * amount("tokens", tokens) / engine.device.hash_rate.value
 
 
 def near_duplicates_then_lines(engine: Engine, tokens: float) -> float:
@@ -81,18 +89,18 @@ def near_duplicates_then_lines(engine: Engine, tokens: float) -> float:
 
 def shared_lines(engine: Engine, tokens: float) -> float:
     """Profile `exact`, on one core."""
-    return tokens / engine.device.exact_rate.value
+    return amount("tokens", tokens) / engine.device.exact_rate.value
 
 
 def semdedup(engine: Engine, tokens: float) -> float:
     """SemDeDup: the encoder alone; clustering is not counted."""
-    return tokens / engine.device.encoder_rate.value
+    return amount("tokens", tokens) / engine.device.encoder_rate.value
 
 
 def llmlingua2(engine: Engine, tokens: float) -> float:
     """LLMLingua-2: one pass of its classifier, on the device that serves."""
     attention = 4 * LLMLINGUA_LAYERS * LLMLINGUA_WIDTH * WINDOW_TOKENS
-    return (2 * LLMLINGUA_PARAMETERS + attention) * tokens / engine.device.prefill_rate
+    return (2 * LLMLINGUA_PARAMETERS + attention) * amount("tokens", tokens) / engine.device.prefill_rate
 
 
 def summarise_cached(ratio: float) -> Compaction:
@@ -118,8 +126,9 @@ def _summarise_cached(ratio: float, engine: Engine, tokens: float) -> float:
 
 
 def _summarise_afresh(ratio: float, engine: Engine, tokens: float) -> float:
+    prefill = rebuild_seconds(engine, tokens)
     step = engine.weight_seconds(1) + engine.kv_read_seconds(tokens + tokens / (2 * ratio))
-    return rebuild_seconds(engine, tokens) + tokens / ratio * step
+    return prefill + tokens / ratio * step
 
 
 def _checked(ratio: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from lam_vllm.errors import OptionError
@@ -16,7 +17,8 @@ class Model:
     for every key. Routing is taken to be uniform.
 
     Raises:
-        OptionError: a size is not above 0; more is active than there is, or a dense model is not wholly active.
+        OptionError: a size is not a finite number above 0; more is active than there is, or a dense model is not wholly
+            active.
     """
 
     name: str
@@ -32,8 +34,8 @@ class Model:
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
-            if name != "name" and not getattr(self, name) > 0:
-                raise OptionError(name, getattr(self, name), "a number above 0")
+            if name != "name" and not 0 < getattr(self, name) < math.inf:
+                raise OptionError(name, getattr(self, name), "a finite number above 0")
         if self.experts_per_token > self.experts:
             raise OptionError("experts_per_token", self.experts_per_token, f"at most the {self.experts} experts")
         everything = self.experts_per_token == self.experts
@@ -68,3 +70,4 @@ LLAMA_3_1_8B = Model(
     kv_bytes_per_token=2 * 32 * 8 * 128 * 2,  # keys and values, layers, heads, width, bytes
     window_tokens=131_072,
 )
+"""Sizes of its config.json; parameters as its publisher rounds them, which gives table 7 (test_paper_cells.py)."""

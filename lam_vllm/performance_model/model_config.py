@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lam_vllm.errors import InputFileError, OptionError
+from lam_vllm.performance_model.config_fields import read_fields
 from lam_vllm.performance_model.model import LLAMA_3_1_8B, Model
 
 BYTES = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0}
@@ -39,19 +39,13 @@ def read_model(path: Path) -> Model:
     Parameters are counted from the shapes: attention, feed-forward, router, norms, embeddings; no biases.
 
     Raises:
-        InputFileError: the file is not JSON, or a size is missing; names it.
+        InputFileError: the file is not JSON, or a size is missing or none; names it.
         OptionError: a layer has a sliding window or no attention, or the quantisation is unknown.
     """
+    config = read_fields(path)
+    _refuse_partial_attention(config)
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputFileError(path, f"not a JSON file: {error}") from None
-    if not isinstance(config, dict):
-        raise InputFileError(path, "expected the object of a model's config.json")
-    text = {**config, **config["text_config"]} if isinstance(config.get("text_config"), dict) else config
-    _refuse_partial_attention(text)
-    try:
-        return _model(str(path.resolve().parent.name), text)
+        return _model(path.resolve().parent.name, config)
     except KeyError as error:
         raise InputFileError(path, f"no {error.args[0]}: expected the config.json of a decoder") from None
 
@@ -140,12 +134,13 @@ def _weight_bytes(config: Mapping[str, Any]) -> float:
     quantised = config.get("quantization_config")
     if not quantised:
         return BYTES[_dtype(config)]
-    bits = quantised.get("bits") or BITS.get(quantised.get("quant_method"))
-    if quantised.get("load_in_8bit"):
-        bits = 8
-    if not bits:
+    method = str(quantised.get("quant_method"))
+    bits = 8 if quantised.get("load_in_8bit") else quantised.get("bits") or BITS.get(method)
+    if bits is None:
         allowed = f"one that names its bits, or {', '.join(BITS)}"
-        raise OptionError("quantization_config", quantised.get("quant_method"), allowed)
+        raise OptionError("quantization_config", method, allowed)
+    if not isinstance(bits, int | float) or not bits > 0:
+        raise OptionError("bits of quantization_config", bits, "a number above 0")
     return float(bits) / 8
 
 

@@ -11,7 +11,8 @@ masking's rows and three more within 5%) 29 are fits, 34 arithmetic on other cel
 independent, since batch 32 differs from batch 1 by the same 2.56 s in every row. Of table 18, 12 of 15 eta and all four
 break-evens come out within 1%, with lost lines inferred from printed percentages. What does not come out stands in
 tests/performance_model/test_paper_cells.py and test_ledger.py, with the reason: 538 s for 360K tokens, the snapshot's
-1.22x and 28K, and three eta.
+1.22x and 28K, and three eta. Not known: how r_eff follows from what is removed (so it is an input), and why a summary
+costs one thing in table 2 and another in section M.2. No data: the curves of figures 8 and 9, and tables 9, 10 and 19.
 """
 
 from __future__ import annotations

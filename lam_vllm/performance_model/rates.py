@@ -41,7 +41,7 @@ def triad_rate() -> float:
     """
     torch = _torch()
     b, c, a = (torch.ones(TRIAD_NUMBERS, device=_place()) for _ in range(3))
-    return float(3 * a.nbytes / _best(lambda: torch.add(b, c, alpha=3.0, out=a)[0].item()))
+    return float(3 * a.nbytes / best_seconds(lambda: torch.add(b, c, alpha=3.0, out=a)[0].item()))
 
 
 def matrix_rate() -> float:
@@ -65,13 +65,13 @@ def memory_bytes() -> float:
 def hash_rate() -> float:
     """Bytes per second of XXH3 with 128 bits on one core, over what its cache holds, as messages are."""
     data = os.urandom(HASHED_BYTES)
-    return HASHED_BYTES / _best(lambda: xxhash.xxh3_128_digest(data))
+    return HASHED_BYTES / best_seconds(lambda: xxhash.xxh3_128_digest(data))
 
 
 def verify_rate(dimension: int) -> float:
     """Pairs of embeddings per second whose l2 distance is verified, on one core."""
     rows = np.random.default_rng(0).standard_normal((VERIFIED_ROWS, dimension)).astype(np.float32)
-    return VERIFIED_ROWS / _best(lambda: l2_distances(rows, rows[0]))
+    return VERIFIED_ROWS / best_seconds(lambda: l2_distances(rows, rows[0]))
 
 
 def exact_rate(load_counter: Callable[[], TokenCounter]) -> float:
@@ -105,7 +105,7 @@ def _product_rate(dtype: object) -> float:
     while size <= LARGEST_MATRIX and seconds < LONG_PRODUCT_SECONDS:
         one, two = (torch.ones(size, size, dtype=dtype, device=_place()) for _ in range(2))
         made = torch.empty_like(one)
-        seconds = _best(lambda: torch.mm(one, two, out=made)[0, 0].item())  # noqa: B023 - called at once
+        seconds = best_seconds(lambda: torch.mm(one, two, out=made)[0, 0].item())  # noqa: B023 - called at once
         best = max(best, 2 * size**3 / seconds)
         size *= 2
     return best
@@ -116,9 +116,10 @@ def _compaction(count_tokens: TokenCounter, messages: list[dict[str, str]]) -> C
     return lambda: compactor.compact(messages)
 
 
-def _best(work: Callable[[], object]) -> float:
-    """Seconds of the quickest round, a first one to warm up not counted. Work on a GPU ends in reading a number of it,
-    which waits for it.
+def best_seconds(work: Callable[[], object]) -> float:
+    """Seconds of the quickest of some rounds, a first one to warm up not counted.
+
+    Work on a GPU ends in reading a number of it, which waits for it.
     """
     _seconds(work)
     rounds: list[float] = []

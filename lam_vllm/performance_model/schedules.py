@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from lam_vllm.errors import OptionError
 from lam_vllm.performance_model.compaction import Compaction, nothing
 from lam_vllm.performance_model.engine import Engine
-from lam_vllm.performance_model.turn import TurnCost, turn_cost, with_extra
+from lam_vllm.performance_model.turn import TurnCost, reprefill_seconds, turn_cost, with_extra
 from lam_vllm.performance_model.workload import Turn, without_removal
 
 Costs = tuple[TurnCost, ...]
@@ -80,8 +80,10 @@ def wall_budget(
     before (masking, summaries).
 
     Raises:
-        OptionError: `removal` is not between 0 and 1, or a turn exceeds the budget after all that can be removed.
+        OptionError: the budget is not above 0, `removal` is not between 0 and 1, or a turn exceeds the budget after all
+            that can be removed.
     """
+    _check_budget(budget_tokens)
     if removal is not None and not 0 < removal < 1:
         raise OptionError("removal", removal, "a share above 0 and below 1")
     costs: list[TurnCost] = []
@@ -91,7 +93,7 @@ def wall_budget(
         needed = turn.arriving_tokens + turn.decoded_tokens
         if cached + needed > budget_tokens:
             seconds = compaction(engine, cached)
-            cached -= gathered if removal is None else removal * cached
+            cached = max(0.0, cached - gathered) if removal is None else (1 - removal) * cached
             stale = cached - (intact or 0.0)
             gathered, intact = 0.0, None
         if cached + needed > budget_tokens:
@@ -106,13 +108,23 @@ def wall_budget(
 
 
 def turns_before_wall(run: Sequence[Turn], budget_tokens: float) -> int:
-    """How many turns `wall_budget` does when it removes the deletion set: those that fit with all of it removed."""
+    """How many turns `wall_budget` does when it removes the deletion set: those that fit with all of it removed.
+
+    Raises:
+        OptionError: the budget is not above 0.
+    """
+    _check_budget(budget_tokens)
     cached = 0.0
     for number, turn in enumerate(run):
         if cached + turn.arriving_tokens + turn.decoded_tokens > budget_tokens:
             return number
         cached += turn.growth_tokens
     return len(run)
+
+
+def _check_budget(budget_tokens: float) -> None:
+    if not budget_tokens > 0:
+        raise OptionError("budget_tokens", budget_tokens, "a number above 0")
 
 
 def _rebuilt_every_turn(engine: Engine, run: Sequence[Turn], compacting: Callable[[float, Turn], float]) -> Costs:
@@ -138,6 +150,4 @@ def _after_prefill(engine: Engine, cached: float, turn: Turn, compaction: float,
     """A turn that is prefilled whole, in one pass with the last `stale` of the `cached` tokens."""
     cost = _cost(engine, cached, turn, admitted=False)
     arriving = engine.accounting.prefilled_tokens(turn, admitted=False)
-    again = engine.prefill_seconds(arriving + stale) - engine.prefill_seconds(arriving)
-    pairs = engine.accounting.prefill_pairs(stale, 0.0, cached)
-    return with_extra(cost, compaction, again + engine.attention_seconds(pairs))
+    return with_extra(cost, compaction, reprefill_seconds(engine, arriving, stale, cached))

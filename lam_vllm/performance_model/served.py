@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, fields
 
 from lam_vllm.errors import OptionError
+from lam_vllm.performance_model.amount import amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +39,31 @@ class Served:
 
 
 def prefill_pairs(uncached_tokens: float, cached_tokens: float) -> float:
-    """Pairs of query and key in a prefill: every query with all that is cached, and with half of the others."""
-    return uncached_tokens * (cached_tokens + uncached_tokens / 2)
+    """Pairs of query and key in a prefill: every query with all that is cached, and with half of the others.
+
+    Raises:
+        OptionError: a number of tokens is no amount.
+    """
+    new, old = amount("uncached_tokens", uncached_tokens), amount("cached_tokens", cached_tokens)
+    return new * (old + new / 2)
 
 
 def ttft_seconds(served: Served, uncached_tokens: float, cached_tokens: float) -> float:
-    """Seconds from sending a request to its first text, `cached_tokens` of its prompt being in the prefix cache."""
+    """Seconds from sending a request to its first text, `cached_tokens` of its prompt being in the prefix cache.
+
+    Raises:
+        OptionError: a number of tokens is no amount.
+    """
     pairs = prefill_pairs(uncached_tokens, cached_tokens)
     return served.fixed_seconds + served.seconds_per_token * uncached_tokens + served.seconds_per_pair * pairs
 
 
 def decode_step_seconds(served: Served, context_tokens: float) -> float:
-    """Seconds from one token of an answer to the next, `context_tokens` standing before it."""
-    return served.decode_fixed_seconds + served.decode_seconds_per_context_token * context_tokens
+    """Seconds from one token of an answer to the next, `context_tokens` standing before it.
+
+    Raises:
+        OptionError: `context_tokens` is no amount.
+    """
+    return served.decode_fixed_seconds + served.decode_seconds_per_context_token * amount(
+        "context_tokens", context_tokens
+    )

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import astuple, dataclass, replace
 
 from lam_vllm.errors import OptionError
+from lam_vllm.performance_model.amount import amount
 from lam_vllm.performance_model.capacity import check_context
 from lam_vllm.performance_model.engine import Engine
 
@@ -62,13 +63,13 @@ def turn_cost(engine: Engine, prefilled_tokens: float, decoded_tokens: float, co
     """The cost of a turn that sees `context_tokens` in the end, those that it prefills and decodes included.
 
     Raises:
-        OptionError: a number is negative, or the context cannot be.
+        OptionError: a number is no amount, the context cannot be, or it is shorter than what is prefilled and decoded.
     """
-    for name, value in (("prefilled_tokens", prefilled_tokens), ("decoded_tokens", decoded_tokens)):
-        if not value >= 0:
-            raise OptionError(name, value, "a number of at least 0")
+    new = amount("prefilled_tokens", prefilled_tokens) + amount("decoded_tokens", decoded_tokens)
     check_context(engine, context_tokens)
     accounting = engine.accounting
+    if accounting.refuses and context_tokens < new:  # the paper's contexts are what compaction leaves of such turns
+        raise OptionError("context_tokens", context_tokens, f"at least the {new:g} that are prefilled and decoded")
     return TurnCost(
         weights=decoded_tokens * engine.weight_seconds(engine.batch),
         prefill=engine.prefill_seconds(prefilled_tokens),
@@ -78,9 +79,25 @@ def turn_cost(engine: Engine, prefilled_tokens: float, decoded_tokens: float, co
 
 
 def rebuild_seconds(engine: Engine, tokens: float) -> float:
-    """Prefill of so many tokens with nothing cached."""
+    """Prefill of so many tokens with nothing cached.
+
+    Raises:
+        OptionError: `tokens` is no amount.
+    """
     pairs = engine.accounting.prefill_pairs(tokens, 0.0, tokens)
     return engine.prefill_seconds(tokens) + engine.attention_seconds(pairs)
+
+
+def reprefill_seconds(engine: Engine, arriving_tokens: float, stale_tokens: float, cached_tokens: float) -> float:
+    """What a prefill of `arriving_tokens` takes longer when the last `stale_tokens` of the cache go with it.
+
+    Raises:
+        OptionError: a number is no amount, or more is stale than is cached.
+    """
+    if not stale_tokens <= cached_tokens:
+        raise OptionError("stale_tokens", stale_tokens, f"at most the {cached_tokens:g} that are cached")
+    again = engine.prefill_seconds(arriving_tokens + stale_tokens) - engine.prefill_seconds(arriving_tokens)
+    return again + engine.attention_seconds(engine.accounting.prefill_pairs(stale_tokens, 0.0, cached_tokens))
 
 
 def total(costs: Collection[TurnCost]) -> TurnCost:

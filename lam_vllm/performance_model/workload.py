@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lam_vllm.errors import OptionError
+from lam_vllm.performance_model.amount import amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,7 @@ class Turn:
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
-            value = getattr(self, name)
-            if not 0 <= value < math.inf:
-                raise OptionError(name, value, "a finite number of at least 0")
+            amount(name, getattr(self, name))
         if self.other_tokens > self.arriving_tokens:
             raise OptionError("other_tokens", self.other_tokens, f"at most the {self.arriving_tokens:g} that arrive")
         if self.removed_tokens > self.observed_tokens:
@@ -72,9 +70,9 @@ def steady_run(
     turn also brings `start_tokens` that are no tool output.
 
     Raises:
-        OptionError: there is no turn; more is decoded than a turn adds; or as `Turn`.
+        OptionError: `turns` is not an integer of at least 1; more is decoded than a turn adds; or as `Turn`.
     """
-    if turns < 1:
+    if not isinstance(turns, int) or turns < 1:
         raise OptionError("turns", turns, "an integer of at least 1")
     if not decoded_tokens <= turn_tokens:
         raise OptionError("decoded_tokens", decoded_tokens, f"at most the {turn_tokens:g} that a turn adds")

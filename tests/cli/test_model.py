@@ -30,6 +30,7 @@ ABOUT = (
     "little removed",
     "decode-bound",
     "hard budget",
+    "broken prefix",
     "where the gain comes from",
     "spare CPU",
 )

@@ -184,18 +184,20 @@ def test_f74_after_a_restart_a_text_is_there_or_gone_and_never_unknown(store: St
     after.service.close()
 
 
-OPTIONS: dict[str, tuple[str, Any]] = {
-    "profile": ("exact", "paper"),
-    "threshold_cos": ("paper", 1.0),
-    "observations": ("exact", "tool+user"),
-    "exclude_tools": ("exact", ["read"]),
-    "min_tokens": ("exact", 10_000),
-    "directory_aliases": ("exact", True),
-    "max_reference_distance_tokens": ("exact", 400),
-    "max_observation_bytes": ("exact", 500),
-    "max_windows": ("paper", 1),
+EXACT, PAPER = {"profile": "exact"}, {"profile": "paper"}
+OPTIONS: dict[str, tuple[dict[str, Any], Any]] = {
+    "profile": (EXACT, "paper"),
+    "threshold_cos": (PAPER, 1.0),
+    "search": ({**PAPER, "threshold_cos": 0.1}, "banded"),  # which misses next to nothing at the usual threshold
+    "observations": (EXACT, "tool+user"),
+    "exclude_tools": (EXACT, ["read"]),
+    "min_tokens": (EXACT, 10_000),
+    "directory_aliases": (EXACT, True),
+    "max_reference_distance_tokens": (EXACT, 400),
+    "max_observation_bytes": (EXACT, 500),
+    "max_windows": (PAPER, 1),
 }
-"""For each option the profile in which it is tried, and a value that is not its default."""
+"""For each option those under which it is tried, and a value that is not its default."""
 
 
 def compacted(options: dict[str, Any], count_tokens: Callable[[str], int], encoder: Encoder) -> tuple[Any, str]:
@@ -211,9 +213,9 @@ def compacted(options: dict[str, Any], count_tokens: Callable[[str], int], encod
 def test_f78_every_option_changes_what_is_emitted_and_what_names_it(
     option: str, count_tokens: Callable[[str], int], remembering: Encoder
 ) -> None:
-    profile, value = OPTIONS[option]
-    default, its_digest = compacted({"profile": profile}, count_tokens, remembering)
-    other, other_digest = compacted({"profile": profile, option: value}, count_tokens, remembering)
+    given, value = OPTIONS[option]
+    default, its_digest = compacted(given, count_tokens, remembering)
+    other, other_digest = compacted({**given, option: value}, count_tokens, remembering)
     assert other != default
     assert other_digest != its_digest
 

@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from lam_vllm.errors import InputFileError, OptionError
 from lam_vllm.performance_model.accounting import EXACT, PAPER
+from lam_vllm.performance_model.calibrate import Timing
 from lam_vllm.performance_model.capacity import check_context, exhaust_turn, kv_capacity_tokens
-from lam_vllm.performance_model.compaction import summarise_afresh, summarise_cached
+from lam_vllm.performance_model.compaction import (
+    llmlingua2,
+    near_duplicates,
+    near_duplicates_then_lines,
+    nothing,
+    repeated_lines,
+    semdedup,
+    shared_lines,
+    stages,
+    summarise_afresh,
+    summarise_cached,
+)
 from lam_vllm.performance_model.device import Constant, read_device
 from lam_vllm.performance_model.engine import Engine
-from lam_vllm.performance_model.growth import arrival_next, snapshot_steady_tokens
+from lam_vllm.performance_model.growth import arrival_next, snapshot_next, snapshot_steady_tokens
+from lam_vllm.performance_model.invalidation import with_breaks
 from lam_vllm.performance_model.model import LLAMA_3_1_8B
 from lam_vllm.performance_model.model_config import find_model, read_model
 from lam_vllm.performance_model.paper import paper_engine
 from lam_vllm.performance_model.presets import A100_40GB, GB10, H100, H200, PRESETS, find_device
-from lam_vllm.performance_model.schedules import wall_budget
-from lam_vllm.performance_model.turn import mean, turn_cost
+from lam_vllm.performance_model.schedules import turns_before_wall, wall_budget
+from lam_vllm.performance_model.served import Served, decode_step_seconds, prefill_pairs, ttft_seconds
+from lam_vllm.performance_model.turn import mean, rebuild_seconds, reprefill_seconds, turn_cost
 from lam_vllm.performance_model.workload import Turn, removing, steady_run
 from tests.performance_model.cells import TABLES
 
@@ -183,6 +200,22 @@ def test_a_quantised_model_reads_fewer_bytes(tmp_path: Path) -> None:
         (DENSE | {"quantization_config": {"quant_method": "new"}}, OptionError, "^quantization_config: 'new'"),
         (DENSE | {"torch_dtype": "int3"}, OptionError, "^dtype: 'int3'"),
         ({"hidden_size": 8}, InputFileError, "no num_hidden_layers"),
+        (DENSE | {"hidden_size": None}, InputFileError, "no hidden_size"),
+        (DENSE | {"hidden_size": "wide"}, InputFileError, "hidden_size: 'wide' is not an integer from 1 to "),
+        (DENSE | {"num_attention_heads": 0}, InputFileError, "num_attention_heads: 0 is not an integer from 1 to "),
+        (
+            DENSE | {"num_hidden_layers": True},
+            InputFileError,
+            "num_hidden_layers: True is not an integer from 1 to 10,000",
+        ),
+        (DENSE | {"vocab_size": -1}, InputFileError, "vocab_size: -1 is not an integer from 1 to "),
+        (MIXTRAL | {"num_local_experts": -8}, InputFileError, "num_local_experts: -8 is not an integer from 0 to "),
+        (MIXTRAL | {"num_experts_per_tok": 9}, OptionError, "^experts_per_token: 9 .*at most the 8 experts"),
+        (DENSE | {"torch_dtype": ["bfloat16"]}, InputFileError, "torch_dtype: .* is not a name"),
+        (DENSE | {"layer_types": "full_attention"}, InputFileError, "layer_types: 'full_attention' is not a list"),
+        (DENSE | {"quantization_config": "fp8"}, InputFileError, "quantization_config: 'fp8' is not an object"),
+        (DENSE | {"quantization_config": {"bits": -4}}, OptionError, "^bits of quantization_config: -4 .*above 0"),
+        (DENSE | {"quantization_config": {"bits": "x"}}, OptionError, "^bits of quantization_config: 'x'"),
     ],
 )
 def test_a_model_that_the_formulas_do_not_hold_for_is_refused(
@@ -192,7 +225,67 @@ def test_a_model_that_the_formulas_do_not_hold_for_is_refused(
         read_model(config(tmp_path, values))
 
 
+KEYS = sorted(DENSE | MIXTRAL | QWEN3_30B | DEEPSEEK_V3)
+ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.lists(st.integers())
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from([DENSE, MIXTRAL, QWEN3_30B, DEEPSEEK_V3]), st.sampled_from(KEYS), ANYTHING)
+def test_whatever_a_config_says_it_is_a_model_or_refused(
+    tmp_path: Path, values: dict[str, Any], key: str, value: object
+) -> None:
+    try:
+        model = read_model(config(tmp_path, values | {key: value}))
+    except (InputFileError, OptionError) as error:
+        assert str(error)  # noqa: PT017 - either of two ends
+    else:
+        assert 0 < model.active_parameters <= model.parameters
+
+
 EXACTLY = Engine(GB10, LLAMA_3_1_8B)
+SERVED = Served(0.1, 1e-4, 1e-9, 0.01, 1e-6, "a test")
+OF_TOKENS: dict[str, list[Callable[[Engine, float], object]]] = {
+    "compaction": [
+        nothing,
+        near_duplicates,
+        near_duplicates_then_lines,
+        repeated_lines,
+        shared_lines,
+        semdedup,
+        llmlingua2,
+        summarise_cached(10),
+        summarise_afresh(10),
+        stages,
+        rebuild_seconds,
+        Engine.prefill_seconds,
+        Engine.kv_read_seconds,
+        Engine.attention_seconds,
+        Engine.read_seconds,
+    ],
+    "growth": [
+        lambda _, value: snapshot_next(value, 1, 0.5),
+        lambda _, value: snapshot_next(1, value, 0.5),
+        lambda _, value: snapshot_steady_tokens(value, 0.5),
+        lambda _, value: arrival_next(value, 1, 0.5),
+        lambda _, value: arrival_next(1, value, 0.5),
+        lambda _, value: exhaust_turn(value, 1),
+    ],
+    "served": [
+        lambda _, value: prefill_pairs(1, value),
+        lambda _, value: ttft_seconds(SERVED, value, 1),
+        lambda _, value: decode_step_seconds(SERVED, value),
+        lambda _, value: Timing(value, 1, 1.0, 1.0),
+        lambda _, value: Timing(1, value, 1.0, 1.0),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", OF_TOKENS)
+@pytest.mark.parametrize("value", [-1, -1e-9, float("nan"), float("inf")])
+def test_no_formula_takes_what_is_no_amount(kind: str, value: float) -> None:
+    for formula in OF_TOKENS[kind]:
+        with pytest.raises(OptionError, match=f"{value:g} .*a finite number of at least 0"):
+            formula(EXACTLY, value)
 
 
 @pytest.mark.parametrize(
@@ -204,10 +297,18 @@ EXACTLY = Engine(GB10, LLAMA_3_1_8B)
         (lambda: replace(LLAMA_3_1_8B, active_parameters=9e9), "^active_parameters: .*8,030,000,000"),
         (lambda: replace(LLAMA_3_1_8B, active_parameters=7e9), "^active_parameters: .*exactly"),
         (lambda: replace(LLAMA_3_1_8B, experts_per_token=2), "^experts_per_token: 2 .*at most the 1"),
+        (lambda: replace(LLAMA_3_1_8B, parameters=float("inf")), "^parameters: inf "),
         (lambda: Engine(GB10, LLAMA_3_1_8B, 0), "^batch: 0 "),
+        (lambda: Engine(GB10, LLAMA_3_1_8B, 1.5), r"^batch: 1\.5 .*an integer of at least 1"),  # type: ignore[arg-type]
+        (lambda: EXACTLY.weight_seconds(0), "^batch: 0 "),
         (lambda: turn_cost(EXACTLY, -1, 39, 100), "^prefilled_tokens: -1 "),
         (lambda: turn_cost(EXACTLY, 1, -39, 100), "^decoded_tokens: -39 "),
         (lambda: turn_cost(EXACTLY, 1, 1, -100), "^context_tokens: -100 "),
+        (lambda: turn_cost(EXACTLY, 598, 39, 636), "^context_tokens: 636 .*637 that are prefilled and decoded"),
+        (lambda: turn_cost(EXACTLY, float("inf"), 39, 636), "^prefilled_tokens: inf "),
+        (lambda: reprefill_seconds(EXACTLY, 10, 101, 100), "^stale_tokens: 101 .*100 that are cached"),
+        (lambda: with_breaks(EXACTLY, [Turn(10, 1)], nothing, {1: 0}), "^turn: 1 .*0 to 0"),
+        (lambda: with_breaks(EXACTLY, [Turn(10, 1)] * 2, nothing, {1: 12}), "^intact tokens: 12 .*the 11 that turn 1"),
         (lambda: turn_cost(EXACTLY, 598, 39, 131_073), "^context_tokens: 131073 .*131,072, the window of Llama"),
         (lambda: check_context(replace(EXACTLY, batch=32), 32_000), "^context_tokens: 32000 .*24,247, which fit 32"),
         (lambda: find_device("abacus"), "^device: 'abacus' .*GB10, A100-40GB, H100, H200"),
@@ -218,6 +319,7 @@ EXACTLY = Engine(GB10, LLAMA_3_1_8B)
         (lambda: Turn(10, 1, stale_tokens=1), "^stale_tokens: 1 "),
         (lambda: Turn(-1, 1), "^arriving_tokens: -1 "),
         (lambda: steady_run(0, 10, 1), "^turns: 0 "),
+        (lambda: steady_run(2.5, 10, 1), r"^turns: 2\.5 .*an integer of at least 1"),  # type: ignore[arg-type]
         (lambda: steady_run(1, 10, 11), "^decoded_tokens: 11 .*10 that a turn adds"),
         (lambda: removing([Turn(1, 1)], 1.5), r"^removal: 1\.5 "),
         (lambda: mean([]), "^turns: 0 "),
@@ -226,6 +328,8 @@ EXACTLY = Engine(GB10, LLAMA_3_1_8B)
         (lambda: snapshot_steady_tokens(10, 0), "^removal: 0 "),
         (lambda: arrival_next(10, 10, 2), "^removal: 2 "),
         (lambda: wall_budget(EXACTLY, [Turn(50, 5)] * 2, summarise_cached(10), 100, 1.0), r"^removal: 1\.0 "),
+        (lambda: wall_budget(EXACTLY, [], nothing, -100), "^budget_tokens: -100 .*above 0"),
+        (lambda: turns_before_wall([], float("nan")), "^budget_tokens: nan .*above 0"),
         (
             lambda: wall_budget(EXACTLY, [Turn(50, 5)] * 2, summarise_cached(10), 100),
             "^budget_tokens: 100 .*110 for turn 2",

@@ -27,6 +27,7 @@ from lam_vllm.performance_model.device import Constant
 from lam_vllm.performance_model.engine import Engine
 from lam_vllm.performance_model.forecast import SCHEDULES
 from lam_vllm.performance_model.growth import arrival_next, snapshot_next, snapshot_steady_tokens
+from lam_vllm.performance_model.invalidation import with_breaks
 from lam_vllm.performance_model.model import LLAMA_3_1_8B, Model
 from lam_vllm.performance_model.presets import GB10, PRESETS
 from lam_vllm.performance_model.schedules import admit, in_place, no_compaction, suffix, turns_before_wall, wall_budget
@@ -77,6 +78,22 @@ def test_no_schedule_is_ahead_of_admission(engine: Engine, run: list[Turn], meth
     for early, late, last in zip(admitted, later, whole, strict=True):
         assert early.total <= late.total * SLACK and late.total <= last.total * SLACK
         assert early.ttft <= late.ttft * SLACK and late.ttft <= last.ttft * SLACK
+
+
+@settings(deadline=None)
+@given(engines, runs, methods, st.data())
+def test_breaks_cost_between_nothing_and_a_prefill_of_the_whole_cache(
+    engine: Engine, run: list[Turn], method: Compaction, data: st.DataObject
+) -> None:
+    broken = data.draw(st.sets(st.integers(0, len(run) - 1)))
+    share = data.draw(st.floats(0, 1))
+    cached = [0.0, *contexts(engine, run, admitted=True)]
+    some = with_breaks(engine, run, method, {turn: share * cached[turn] for turn in broken})
+    every = with_breaks(engine, run, method, dict.fromkeys(range(len(run)), 0.0))
+    for turn, (whole, found, worst) in enumerate(zip(admit(engine, run, method), some, every, strict=True)):
+        assert replace(found, reprefill=0.0) == whole
+        assert 0 <= found.reprefill <= worst.reprefill * SLACK
+        assert turn in broken or found == whole
 
 
 @settings(deadline=None)
@@ -147,6 +164,17 @@ def test_a_budget_is_kept(engine: Engine, run: list[Turn], method: Compaction, b
     plain = no_compaction(engine, fit)
     if sum(turn.arriving_tokens + turn.decoded_tokens for turn in fit) <= budget:
         assert costs == plain, "nothing happens before the budget is hit"
+
+
+@settings(deadline=None, max_examples=20)
+@given(engines, st.floats(0.15, 0.8), st.floats(0.1, 0.15), st.integers(8_000, 32_000))
+def test_a_method_that_keeps_less_costs_less_under_a_budget(
+    engine: Engine, removal: float, more: float, budget: int
+) -> None:
+    """Where deciding costs nothing, over so many turns that single events do not count."""
+    run = steady_run(10 * budget // 637, 637, 39)
+    less, most = (mean(wall_budget(engine, run, nothing, budget, share)).total for share in (removal, removal + more))
+    assert most < less
 
 
 @settings(deadline=None, max_examples=50)

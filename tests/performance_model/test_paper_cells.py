@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from lam_vllm.evaluation.study.model_figures import COMPACTIONS
 from lam_vllm.performance_model import paper
 from lam_vllm.performance_model.accounting import HALF_ATTENTION, ExactAccounting, PaperAccounting
+from lam_vllm.performance_model.device import Device
 from lam_vllm.performance_model.engine import Engine
 from lam_vllm.performance_model.model import LLAMA_3_1_8B
 from lam_vllm.performance_model.paper import (
@@ -30,6 +35,7 @@ from lam_vllm.performance_model.turn import mean, rebuild_seconds
 from tests.performance_model.cells import CLOSE, NEAR, TABLES, Cell, cells, mean_turn, turn_at
 
 CELLS = cells()
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
@@ -37,14 +43,17 @@ def test_a_printed_cell(cell: Cell) -> None:
     assert cell.holds(), f"printed {cell.printed}, modelled {cell.modelled}"
 
 
+def counts_said(text: str) -> list[list[int]]:
+    """All cells, fits, arithmetic and predictions, wherever a text tells them."""
+    sentence = r"Of (\d+)\s+(?:printed )?cells\b.*?(\d+)\s+are\s+fits,\s+(\d+)\s+arithmetic[^,]*,\s+(\d+)\s+predictions"
+    return [list(map(int, found)) for found in re.findall(sentence, text, re.DOTALL)]
+
+
 def test_the_docs_say_how_many_cells_are_predictions() -> None:
-    assert paper.__doc__ is not None
-    found = re.search(
-        r"Of (\d+) cells\s.*?(\d+) are fits, (\d+)\s+arithmetic[^,]*, (\d+)\s+predictions", paper.__doc__, re.DOTALL
-    )
-    assert found is not None
     counts = Counter(cell.how for cell in CELLS)
-    assert list(map(int, found.groups())) == [len(CELLS), counts["fit"], counts["arithmetic"], counts["prediction"]]
+    right = [len(CELLS), counts["fit"], counts["arithmetic"], counts["prediction"]]
+    assert counts_said(paper.__doc__ or "") == [right]
+    assert all(found == right for found in counts_said((ROOT / "README.md").read_text(encoding="utf-8")))
 
 
 def test_what_was_fitted_is_named_so() -> None:
@@ -127,10 +136,22 @@ def test_credit_for_what_is_not_prefilled_is_a_fifth_of_a_second() -> None:
     assert shared == pytest.approx(11.20, abs=0.01) and credited == pytest.approx(shared, rel=0.002)
 
 
+def order_over_tokens(device: Device, tokens: float) -> list[str]:
+    engine = Engine(device, LLAMA_3_1_8B)
+    seconds = {name: compaction(engine, tokens) for name, compaction in COMPACTIONS.items()}
+    return sorted(seconds, key=seconds.__getitem__, reverse=True)
+
+
+@given(st.floats(500, 1e7))
+def test_the_order_of_compactions_is_the_same_on_gb10_and_a100_over_t(tokens: float) -> None:
+    """Figure 8's claim, of the seconds that deciding takes over T tokens; the two that encode lie 0.01% apart."""
+    assert order_over_tokens(GB10, tokens) == order_over_tokens(A100_40GB, tokens)
+
+
 @pytest.mark.parametrize("turns", [20, 200, 1453])
 @pytest.mark.parametrize("batch", [1, 32])
 def test_the_order_of_methods_is_the_same_on_gb10_and_a100(turns: int, batch: int) -> None:
-    """Figure 8's claim, in the paper's accounting: its contexts fit neither memory."""
+    """The same of whole turns by run length, in the paper's accounting: its contexts fit neither memory."""
     orders = []
     for device in (GB10, A100_40GB):
         engine = Engine(device, LLAMA_3_1_8B, batch, paper_engine().accounting)

@@ -13,6 +13,7 @@ from lam_vllm.performance_model.compaction import nothing, shared_lines
 from lam_vllm.performance_model.device import Constant
 from lam_vllm.performance_model.engine import Engine
 from lam_vllm.performance_model.forecast import comparable, forecast, forecast_nothing, full_turn, mean_growth_tokens
+from lam_vllm.performance_model.invalidation import break_seconds, with_breaks
 from lam_vllm.performance_model.model import Model
 from lam_vllm.performance_model.paper import METHODS, TURN_TOKENS, Method, paper_engine, paper_run
 from lam_vllm.performance_model.presets import GB10
@@ -105,6 +106,18 @@ def test_a_budget_by_hand() -> None:
     assert masked[2].reprefill == pytest.approx(11 + 0.04 * 60.5), "half of 22 stay, and all of it is prefilled again"
 
 
+def test_a_broken_prefix_by_hand() -> None:
+    """Before turn 3 the cache of 18 tokens keeps 12; or, before turn 2, nothing of 12."""
+    whole = admit(ENGINE, RUN, shared_lines)
+    assert with_breaks(ENGINE, RUN, shared_lines, {}) == whole
+    broken = with_breaks(ENGINE, RUN, shared_lines, {2: 12})
+    assert broken[:2] == whole[:2], "it is in the cache again afterwards"
+    assert replace(broken[2], reprefill=0.0) == whole[2]
+    assert broken[2].reprefill == pytest.approx(6 + 0.04 * (6 * 18 - 18))
+    alone = break_seconds(ENGINE, RUN, nothing)
+    assert alone == [pytest.approx(12 + 0.04 * 72), pytest.approx(18 + 0.04 * 162)]
+
+
 def test_every_event_removes_what_came_since_the_last() -> None:
     """Ten arrive in a turn and five of them go: 30 fit; the fourth turn finds 30 and leaves 25, the fifth 20 and 30."""
     turn = Turn(10, 0, removed_tokens=5, stale_tokens=5)
@@ -188,9 +201,13 @@ def test_break_even_by_hand() -> None:
     assert found.tokens_per_second == pytest.approx(10 / saved)
     assert found.removal == pytest.approx(1 / (2 * saved), abs=1e-5), "a turn's test takes a second, 5 of 10 save 1.5"
     assert found.free_prefill_tokens == 0
+    assert found.broken_prefix_seconds == pytest.approx(5 + 0.04 * 5 * 5 / 2), "before the second turn five are cached"
+    assert found.turns_a_break == pytest.approx(found.broken_prefix_seconds / (saved - 1))
     assert break_even(ENGINE, [run], shared_lines).free_prefill_tokens == pytest.approx(1, abs=1e-5)
     assert EXACT is ENGINE.accounting
 
 
 def test_nothing_saved_leaves_no_compactor_fast_enough() -> None:
-    assert break_even(ENGINE, [(Turn(10, 2),)], shared_lines).tokens_per_second is None
+    found = break_even(ENGINE, [(Turn(10, 2),)], shared_lines)
+    assert found.tokens_per_second is None is found.turns_a_break
+    assert found.broken_prefix_seconds == 0, "the first turn has no prefix"

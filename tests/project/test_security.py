@@ -70,6 +70,7 @@ def test_the_page_names_tests_for_every_claim_of_its_tables() -> None:
 
 def test_xxh3_names_nothing_that_is_handed_out() -> None:
     assert callers(r"xxhash\..*|_chain") - {"messages.py"} == {
+        "codec/wire.py",  # finds damage; what is kept is sealed by a keyed hash
         "evaluation/baselines/minhash.py",
         "performance_model/rates.py",
     }

@@ -35,8 +35,8 @@ POINTS = 24
 COMPACTIONS: Mapping[str, Compaction] = {
     "summaries": summarise_afresh(10),
     "LLMLingua-2": llmlingua2,
-    "SemDeDup": semdedup,
     "LAM": near_duplicates,
+    "SemDeDup": semdedup,
     "LAM, embeddings known": lambda engine, tokens: stages(engine, tokens).after_encoding,
     "L0": repeated_lines,
 }
