@@ -27,6 +27,7 @@ class CountedRows:
         )
         self.nbytes = self._rows.nbytes
         self.put_many, self.delete_group, self.close = self._rows.put_many, self._rows.delete_group, self._rows.close
+        self.delete_many = self._rows.delete_many
         self.refresh, self.check_integrity = self._rows.refresh, self._rows.check_integrity
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:

@@ -9,12 +9,14 @@ from typing import Any
 
 import baseline_tables
 import bge_base
+import codec_tables
 import duplicates
 import ecr_tables
 import evidence_tables
 import fuzz_figures
 import lookup_figures
 import schedules_tables
+import search_tables
 import shared_batches
 import soak
 import turn_latency
@@ -118,9 +120,9 @@ def two_pass_ways() -> str:
     return printed.getvalue().strip()
 
 
-def schedule(make: Callable[[dict[str, Any]], str]) -> Callable[[], str]:
-    """One table of what bench/schedules.py found."""
-    return lambda: make(stored("schedules"))
+def of(name: str, make: Callable[[dict[str, Any]], str]) -> Callable[[], str]:
+    """One table of what bench/NAME.py found."""
+    return lambda: make(stored(name))
 
 
 def soaked() -> str:
@@ -169,7 +171,13 @@ def main() -> None:
         "aliases": lambda: evidence_tables.wordings("aliases"),
         "serving": lambda: serving_table(stored("serving")),
         "serving_setups": setups,
-        **{f"schedule_{name}": schedule(make) for name, make in schedules_tables.MAKERS.items()},
+        **{f"schedule_{name}": of("schedules", make) for name, make in schedules_tables.MAKERS.items()},
+        **{f"codec_{name}": of("codec", make) for name, make in codec_tables.MAKERS.items()},
+        "search_grid": search_tables.grid,
+        "search_drops": search_tables.drops,
+        "search_left_out": search_tables.left_out,
+        "search_growth": search_tables.growth,
+        "search_equal": search_tables.equal,
         "fuzz": lambda: fuzz_figures.table(stored("fuzz")["parts"]),
         "soak": soaked,
         "lookups": lambda: lookup_figures.table(stored("lookup_timing")),

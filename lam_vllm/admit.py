@@ -97,4 +97,5 @@ def _paper(
         plan.windows,
         observation.text.count("\n") + 1,
         plan.windows,
+        plan.seen,
     )

@@ -11,6 +11,7 @@ from rich.progress import Progress
 from typer.core import TyperGroup
 
 from lam_vllm.commands.calibrate_app import ApiKey, EncoderName, Tokenizer, calibrate
+from lam_vllm.commands.search_app import register_search
 from lam_vllm.commands.server_app import register_servers
 from lam_vllm.errors import LamError
 
@@ -274,6 +275,7 @@ def inspect(
 
 
 app.add_typer(calibrate, name="calibrate")
+register_search(app)
 register_servers(app)
 
 

@@ -8,10 +8,10 @@ spares work.
 
 from __future__ import annotations
 
-import sys
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -19,8 +19,10 @@ from lam_vllm.account import account
 from lam_vllm.admit import admit_text, is_planned
 from lam_vllm.ahead import windows_ahead
 from lam_vllm.config import CompactorConfig, resolved_config
-from lam_vllm.encoders.base import Encoded, Encoder
+from lam_vllm.encoders.base import Encoded, Encoder, Traits, traits_of
 from lam_vllm.encoders.request import RequestEncoder
+from lam_vllm.errors import OptionError
+from lam_vllm.index import Completer, EncodedAs, Found, PrefixWindows, prefix_windows, search
 from lam_vllm.memory import ConversationMemory, Emitted, Mark
 from lam_vllm.messages import (
     chain_digests,
@@ -33,6 +35,7 @@ from lam_vllm.messages import (
 from lam_vllm.near_duplicates import RetainedWindows
 from lam_vllm.prefix_memo import PrefixMemo
 from lam_vllm.prices import Prices
+from lam_vllm.search import open_search
 from lam_vllm.shorten import Admission, Surroundings
 from lam_vllm.stopwatch import Stopwatch
 from lam_vllm.types import Compaction, Message, Work
@@ -41,10 +44,7 @@ MEMO_BYTES = 256_000_000
 MESSAGE_OVERHEAD_TOKENS = 8
 """What a chat template prints around a message, generously: reference distances are upper bounds."""
 
-
-NOWHERE = sys.maxsize
-_UNTOUCHED = Emitted()
-_NOTHING = Admission()
+_UNTOUCHED, _NOTHING = Emitted(), Admission()
 
 
 class Compactor:
@@ -56,6 +56,8 @@ class Compactor:
 
     Raises:
         MissingExtraError: the profile needs an encoder and none was given.
+        OptionError: the search is `pruned` and the encoder has no basis.
+        InputFileError: its basis cannot be read, or is none for this encoder.
     """
 
     def __init__(
@@ -67,11 +69,16 @@ class Compactor:
         tokenizer_name: str = "",
         memo: PrefixMemo | None = None,
     ) -> None:
-        self.config = resolved_config(config, encoder.threshold_cos if encoder is not None else None)
+        traits = traits_of(encoder) if encoder is not None else Traits()
+        threshold_cos = encoder.threshold_cos if encoder is not None else None
+        self.config = resolved_config(config, threshold_cos, has_basis=traits.basis is not None)
         self.encoder = encoder if self.config.profile != "exact" else None
+        self._embedding_error = traits.embedding_error
+        self._dimension, search = self.encoder.dimension if self.encoder else 1, self.config.search
+        self._search = open_search(search, traits.basis, self._dimension, traits.arrays) if self.encoder else None
         fingerprint = self.encoder.fingerprint if self.encoder else ""
         self.config_digest = self.config.digest(tokenizer_name, fingerprint)
-        self._count_tokens = count_tokens
+        self._begin = partial(_Call.begin, self.encoder, count_tokens, self.config.search == "banded")
         self._memo = PrefixMemo(MEMO_BYTES) if memo is None else memo
 
     @property
@@ -80,33 +87,56 @@ class Compactor:
         return self._memo.nbytes
 
     def compact(
-        self, messages: Sequence[Message], *, salt: str = "", use_memo: bool = True, canonical: bool = False
+        self,
+        messages: Sequence[Message],
+        *,
+        salt: str = "",
+        use_memo: bool = True,
+        canonical: bool = False,
+        keep: Callable[[PrefixWindows], object] | None = None,
     ) -> Compaction:
         """The messages to render. Never changes or keeps what it is given; nothing crosses from one salt to another.
 
         Linear in the new messages, and in one digest of the known ones. Without `use_memo` no prefix is known and none
-        is remembered. `canonical` also does without whatever makes embeddings quickly: the answer is the same.
+        is remembered. `canonical` also does without whatever makes embeddings quickly: the answer is the same. `keep`
+        is given the windows and embeddings of the whole prefix, if the profile has any.
 
         Raises:
             EncoderError: the encoder failed.
         """
-        call = _Call.begin(self.encoder, self._count_tokens, salt, canonical=canonical)
+        call = self._begin(salt, canonical)
         digests = chain_digests(messages, f"{self.config_digest}\0{salt}")
         remembers = use_memo and not canonical
         memory, known = self._take(digests) if remembers else (self._empty(), 0)
         call.recognised()
         try:
             self._extend(memory, messages, digests, known, call)
+            prefix = self._prefix(messages, memory, call) if keep is not None and self.encoder is not None else None
         except BaseException:
             self._memo.drop(memory)  # it may hold half a message
             raise
+        marks = memory.marks[: len(messages)]
         if remembers:
             self._memo.put(memory)
+        if keep is not None and prefix is not None:
+            keep(prefix)
         work = call.work(known, len(messages) - known)
-        marks = memory.marks[: len(messages)]
         turn = newest_turn(messages)
         report, decisions = account(self.config, self.config_digest, marks, turn, work, call.seconds())
         return Compaction(_rendered(messages, marks), decisions, report)
+
+    def search(self, messages: Sequence[Message], query: str, k: int = 10, *, salt: str = "") -> Found:
+        """The `k` windows of tool output that are nearest to the query by meaning, of those that `compact` looks at.
+
+        Raises:
+            OptionError: the profile is `exact`.
+            EncoderError: the encoder failed.
+        """
+        if self.encoder is None:
+            raise OptionError("profile", self.config.profile, "guarded, paper (exact has no embeddings to search)")
+        with self._apart(messages, salt) as (memory, _, call):
+            prefix = Completer(self.encoder).complete(salt, self._prefix(messages, memory, call))
+        return search(EncodedAs.of(self.encoder).build(prefix), self.encoder, query, k, messages)
 
     def warm(self, messages: Sequence[Message], *, salt: str = "") -> Work:
         """What it took to have every embedding ready that `compact` of these messages will need. Nothing else remains.
@@ -114,14 +144,8 @@ class Compactor:
         Raises:
             EncoderError: the encoder failed.
         """
-        call = _Call.begin(self.encoder, self._count_tokens, salt, canonical=False)
-        digests = chain_digests(messages, f"{self.config_digest}\0{salt}")
-        memory, known = self._take(digests, copy=True)
-        try:
-            self._extend(memory, messages, digests, known, call)
-        finally:
-            self._memo.drop(memory)
-        return call.work(known, len(messages) - known)
+        with self._apart(messages, salt) as (_, known, call):
+            return call.work(known, len(messages) - known)
 
     def warm_text(self, text: str, *, salt: str = "") -> Work:
         """As `warm`, for one tool result whose conversation is not known: every window that may be asked about.
@@ -129,7 +153,7 @@ class Compactor:
         Raises:
             EncoderError: the encoder failed.
         """
-        call = _Call.begin(self.encoder, self._count_tokens, salt, canonical=False)
+        call = self._begin(salt, False)
         if call.encoder is not None and is_planned(text, self.config):
             windows = windows_ahead([text], self.config.profile, call.encoder)[: self.config.max_windows]
             call.windows = len(windows)
@@ -138,13 +162,29 @@ class Compactor:
                 call.encoder.embed(window)
         return call.work(0, 0)
 
+    def _prefix(self, messages: Sequence[Message], memory: ConversationMemory, call: _Call) -> PrefixWindows:
+        error = self._embedding_error if call.encoder is not None and call.encoder.guard_band else 0.0
+        return prefix_windows(messages, memory.marks[: len(messages)], memory.windows.rows, self.config, error)
+
+    @contextmanager
+    def _apart(self, messages: Sequence[Message], salt: str) -> Iterator[tuple[ConversationMemory, int, _Call]]:
+        """A memory of the messages that nobody is going to know, how many of them were known, and what it took."""
+        call = self._begin(salt, False)
+        digests = chain_digests(messages, f"{self.config_digest}\0{salt}")
+        memory, known = self._take(digests, copy=True)
+        try:
+            self._extend(memory, messages, digests, known, call)
+            yield memory, known, call
+        finally:
+            self._memo.drop(memory)
+
     def _take(self, digests: list[str], *, copy: bool = False) -> tuple[ConversationMemory, int]:
         """A memory that nobody else extends, and how many of the messages it knows."""
         memory, known = self._memo.take(digests, copy=copy)
         return (self._empty(), 0) if memory is None else (memory, known)
 
     def _empty(self) -> ConversationMemory:
-        return ConversationMemory(RetainedWindows(self.encoder.dimension if self.encoder else 1))
+        return ConversationMemory(RetainedWindows(self._dimension, self._search))
 
     def _extend(
         self, memory: ConversationMemory, messages: Sequence[Message], digests: list[str], known: int, call: _Call
@@ -200,14 +240,10 @@ class Compactor:
             if admission.text != observation.text:
                 texts[observation.part] = admission.text
         reasons = (opaque,) if opaque else tuple(sorted(total.reasons))
-        emitted = Emitted(
-            tuple(texts.items()), total.decisions, reasons, total.boundary_pairs, total.distances, observation=True
-        )
-        return emitted, total
+        changed, pairs = tuple(texts.items()), total.boundary_pairs
+        return Emitted(changed, total.decisions, reasons, pairs, total.distances, True, total.seen), total
 
-    def _reach(
-        self, memory: ConversationMemory, message: Message, count_tokens: Callable[[str], int]
-    ) -> tuple[int, int]:
+    def _reach(self, memory: ConversationMemory, message: Message, count: Callable[[str], int]) -> tuple[int, int]:
         """Tokens of the message, and the earliest array position that a reference in it may name.
 
         Distances are upper bounds: from where the target's text begins, uncompacted, to where this message ends.
@@ -215,13 +251,8 @@ class Compactor:
         limit = self.config.max_reference_distance_tokens
         if limit is None:
             return 0, 0
-        tokens = MESSAGE_OVERHEAD_TOKENS + sum(map(count_tokens, printed_texts(message)))
-        first = bisect_left(
-            memory.sections, memory.position_tokens + tokens - limit, key=lambda section: section.position_tokens
-        )
-        if first < len(memory.sections):
-            return tokens, memory.sections[first].start
-        return tokens, len(memory.lines) if tokens <= limit else NOWHERE
+        tokens = MESSAGE_OVERHEAD_TOKENS + sum(map(count, printed_texts(message)))
+        return tokens, memory.reach(tokens, limit)
 
 
 @dataclass(slots=True)
@@ -237,9 +268,12 @@ class _Call:
     windows: int = 0
 
     @staticmethod
-    def begin(encoder: Encoder | None, count_tokens: Callable[[str], int], salt: str, *, canonical: bool) -> _Call:
-        began, watch = perf_counter(), Stopwatch()
-        own = RequestEncoder(encoder, watch, salt, canonical=canonical) if encoder is not None else None
+    def begin(
+        encoder: Encoder | None, count_tokens: Callable[[str], int], no_fast: bool, salt: str, canonical: bool
+    ) -> _Call:
+        began, watch, own = perf_counter(), Stopwatch(), None
+        if encoder is not None:
+            own = RequestEncoder(encoder, watch, salt, canonical=canonical, canonical_only=no_fast)
         return _Call(watch, own, watch.timed("count", count_tokens), began)
 
     def recognised(self) -> None:

@@ -14,6 +14,7 @@ from lam_vllm.errors import InputFileError, MissingExtraError, OptionError
 
 ALGORITHM = 1
 Profile = Literal["exact", "guarded", "paper"]
+SearchName = Literal["exhaustive", "banded", "pruned"]
 
 
 class CompactorConfig(BaseModel):
@@ -27,6 +28,8 @@ class CompactorConfig(BaseModel):
     """Version of wording and rules. A release that would change bytes adds a number and keeps the old ones."""
     threshold_cos: float | None = Field(default=None, gt=0.0, le=1.0)
     """t: two windows are near when their cosine is at least this; None takes the encoder's own."""
+    search: SearchName = "exhaustive"
+    """How near windows are looked for: `pruned` finds all that `exhaustive` does, sooner; `banded` may miss some."""
     observations: Literal["tool", "tool+user"] = "tool"
     """`tool+user` also takes a user message that directly follows an assistant message for tool output."""
     exclude_tools: tuple[str, ...] = ()
@@ -73,6 +76,7 @@ _ALLOWED = {
     "profile": "exact, guarded, paper",
     "algorithm": f"an integer from 1 to {ALGORITHM}",
     "threshold_cos": "a number above 0 and at most 1",
+    "search": "exhaustive, banded, pruned",
     "observations": "tool, tool+user",
     "exclude_tools": "a list of tool names",
     "min_tokens": "an integer of at least 0",
@@ -81,6 +85,8 @@ _ALLOWED = {
     "max_observation_bytes": "an integer of at least 1",
     "max_windows": "an integer of at least 0",
 }
+NO_BASIS = "exhaustive, banded; pruned needs an encoder whose profile names a basis"
+"""What `search` may be under an encoder without one."""
 
 
 def load_config(path: str | Path) -> CompactorConfig:
@@ -105,16 +111,23 @@ def read_values(path: str | Path) -> dict[str, Any]:
     return values
 
 
-def resolved_config(config: CompactorConfig, threshold_cos: float | None) -> CompactorConfig:
+def resolved_config(
+    config: CompactorConfig, threshold_cos: float | None, *, has_basis: bool = False
+) -> CompactorConfig:
     """The config with its profile and its threshold filled in; `threshold_cos` is the encoder's, None without one.
+
+    `has_basis` says that the encoder's profile names a basis, without which there is no pruned search.
 
     Raises:
         MissingExtraError: the profile needs an encoder and there is none.
+        OptionError: the search is pruned and the encoder has no basis.
     """
     profile = config.profile or ("exact" if threshold_cos is None else "guarded")
     if profile == "exact":
         return config.model_copy(update={"profile": profile, "threshold_cos": None})
     if threshold_cos is None:
         raise MissingExtraError(f"profile {profile}", "encoder", "profile exact, which needs no encoder")
+    if config.search == "pruned" and not has_basis:
+        raise OptionError("search", config.search, NO_BASIS)
     own = threshold_cos if config.threshold_cos is None else config.threshold_cos
     return config.model_copy(update={"profile": profile, "threshold_cos": own})

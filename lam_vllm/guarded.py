@@ -17,13 +17,13 @@ from typing import NamedTuple
 from lam_vllm.config import CompactorConfig
 from lam_vllm.cuts import Cut
 from lam_vllm.encoders.request import RequestEncoder
-from lam_vllm.memory import ConversationMemory, Place, Section
+from lam_vllm.memory import ConversationMemory, Place, Section, SeenWindow
 from lam_vllm.near_duplicates import Found, find_match
 from lam_vllm.prices import MARGIN_TOKENS, Prices
 from lam_vllm.runs import RunPlanner
 from lam_vllm.shared_lines import find_stretch
 from lam_vllm.stubs import Stub, format_stub
-from lam_vllm.types import Layer, Reason
+from lam_vllm.types import Layer, Observation, Reason
 from lam_vllm.windows import line_windows
 
 LEAST_STUB_TOKENS = 14
@@ -43,15 +43,17 @@ class GuardedPlan(NamedTuple):
     boundary_pairs: int = 0
     windows: int = 0
     reasons: frozenset[Reason] = frozenset()
+    seen: tuple[SeenWindow, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """Pieces `start:stop` that one window covers, and the window's text."""
+class _Span(NamedTuple):
+    """Pieces `start:stop` that one window covers, and the window's text, characters `at:end` of the observation."""
 
     start: int
     stop: int
     text: str
+    at: int
+    end: int
 
 
 @dataclass(slots=True)
@@ -87,15 +89,14 @@ class GuardedPlanner:
         self._reach = reach
         self._reasons: set[Reason] = set()
 
-    def plan(self, text: str) -> GuardedPlan:
-        """Cuts for the observation `text`, appended to the memory as printed."""
+    def plan(self, observation: Observation) -> GuardedPlan:
+        """Cuts for the observation, which is appended to the memory as printed."""
         size = self._memory.size()
         planner = self._new_planner()
         exact = planner.plan(0, len(planner.pieces))
-        found = self._look_up(planner, exact, _spans(text, planner.pieces, self._encoder))
+        found = self._look_up(planner, exact, _spans(observation.text, planner.pieces, self._encoder))
         chosen = [lookup.cut for lookup in found if lookup.cut is not None]
-        cuts = exact
-        size = size._replace(embedded=self._memory.embedded)
+        cuts, size = exact, size._replace(embedded=self._memory.embedded)
         if chosen:
             self._memory.rollback(size)
             planner = self._new_planner()
@@ -105,7 +106,7 @@ class GuardedPlanner:
                 self._memory.rollback(size)
                 planner, chosen = self._new_planner(), []
                 cuts = planner.plan(0, len(planner.pieces))
-        self._retain(found, cuts, chosen)
+        seen = self._retain(observation, found, cuts, chosen)
         self._reasons |= planner.refused
         asked = [lookup.found for lookup in found if lookup.found is not None]
         return GuardedPlan(
@@ -114,6 +115,7 @@ class GuardedPlanner:
             sum(found.boundary_pairs for found in asked),
             len(asked),
             frozenset(self._reasons),
+            seen,
         )
 
     def _look_up(self, planner: RunPlanner, exact: list[Cut], spans: list[_Span]) -> list[_Lookup]:
@@ -237,16 +239,22 @@ class GuardedPlanner:
         """Price of a stub without the note, which the conversation pays once and not for this window."""
         return self._prices.stub(format_stub(cut.stub._replace(note=False)))
 
-    def _retain(self, lookups: list[_Lookup], cuts: list[Cut], dropped: list[Cut]) -> None:
+    def _retain(
+        self, observation: Observation, lookups: list[_Lookup], cuts: list[Cut], dropped: list[Cut]
+    ) -> tuple[SeenWindow, ...]:
         """Keep the windows that were not dropped; those that now stand whole in the prompt can be referred to."""
+        seen = []
         for lookup in lookups:
-            if lookup.found is None or lookup.cut in dropped:
+            span, found = lookup.span, lookup.found
+            if found is None:
                 continue
-            span = lookup.span
+            window = observation, span.at, span.end, found.embedding
+            if found.match is not None and lookup.cut in dropped:
+                seen.append(self._memory.drop(*window, found.match.representative))
+                continue
             touched = any(cut.start < span.stop and cut.stop > span.start for cut in cuts)
-            place = None if touched else self._place(span, cuts)
-            self._memory.windows.add(span.text, lookup.found.embedding, place is not None)
-            self._memory.places.append(place)
+            seen.append(self._memory.retain(*window, None if touched else self._place(span, cuts)))
+        return tuple(seen)
 
     def _place(self, span: _Span, cuts: list[Cut]) -> Place:
         """Where untouched lines were printed: lines before them, less those cut, plus a stub and kept lines per cut."""
@@ -264,7 +272,7 @@ def _spans(text: str, pieces: list[str], encoder: RequestEncoder) -> list[_Span]
     for window in line_windows(text, encoder.token_offsets, encoder.window_tokens):
         start, stop = starts.get(window.start), starts.get(window.end)
         if start is not None and stop is not None and stop > start:
-            spans.append(_Span(start, stop, text[window.start : window.end]))
+            spans.append(_Span(start, stop, text[window.start : window.end], window.start, window.end))
     return spans
 
 

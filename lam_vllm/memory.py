@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import sys
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import numpy as np
 
 from lam_vllm.line_index import LineIndex
 from lam_vllm.lines import Unit
 from lam_vllm.near_duplicates import RetainedWindows
-from lam_vllm.types import Decision, Reason
+from lam_vllm.ops.reference import l2_distances
+from lam_vllm.types import Decision, Embedding, Observation, Reason
 
 
 class Section(NamedTuple):
@@ -34,6 +38,22 @@ class Place(NamedTuple):
     start: int = -1
 
 
+class SeenWindow(NamedTuple):
+    """A window that was looked at: characters `start:end` of one text of tool result `result`, as it arrived.
+
+    `row` is its own among the retained ones where `distance` is None. Otherwise it was dropped: `row` represents it,
+    and their embeddings, as this process made them, lie no further apart than `distance` (l2).
+    """
+
+    message: int
+    part: int | None
+    result: int
+    start: int
+    end: int
+    row: int
+    distance: float | None = None
+
+
 class Emitted(NamedTuple):
     """What became of one message: changed texts by part, the decisions, and why nothing (more) was removed."""
 
@@ -43,6 +63,7 @@ class Emitted(NamedTuple):
     boundary_pairs: int = 0
     distances: tuple[float, ...] = ()
     observation: bool = False
+    seen: tuple[SeenWindow, ...] = ()
 
 
 class Size(NamedTuple):
@@ -96,6 +117,26 @@ class ConversationMemory:
         """The section that holds an array position."""
         return self.sections[bisect_right(self.starts, position) - 1]
 
+    def reach(self, tokens: int, limit: int) -> int:
+        """The earliest array position from which it is no further than `limit` to the end of a message of `tokens`."""
+        first = bisect_left(self.sections, self.position_tokens + tokens - limit, key=lambda each: each.position_tokens)
+        if first < len(self.sections):
+            return self.sections[first].start
+        return len(self.lines) if tokens <= limit else sys.maxsize
+
+    def retain(
+        self, observation: Observation, start: int, end: int, embedding: Embedding, place: Place | None
+    ) -> SeenWindow:
+        """The window `start:end` of the text, which is retained from here on."""
+        row = self.windows.add(observation.text[start:end], embedding, place is not None)
+        self.places.append(place)
+        return SeenWindow(*observation[:3], start, end, row)
+
+    def drop(self, observation: Observation, start: int, end: int, embedding: Embedding, row: int) -> SeenWindow:
+        """The window `start:end` of the text, for which the retained window `row` stands. Nothing is changed."""
+        (measured,) = l2_distances(self.windows.embedding(row)[None], embedding)
+        return SeenWindow(*observation[:3], start, end, row, _rounded_up(float(measured)))
+
     def size(self) -> Size:
         """The present lengths."""
         return Size(
@@ -139,5 +180,11 @@ class ConversationMemory:
 
     @property
     def nbytes(self) -> int:
-        """Estimated memory: text of distinct lines, array and index entries, embeddings, marks."""
-        return self.text_bytes + 200 * len(self.lines) + 500 * len(self.marks) + self.windows.nbytes + 1000
+        """Estimated memory: text of distinct lines, array and index entries, embeddings, marks and windows in them."""
+        entries = 200 * len(self.lines) + 500 * len(self.marks) + 300 * self.embedded
+        return self.text_bytes + entries + self.windows.nbytes + 1000
+
+
+def _rounded_up(distance: float) -> float:
+    """A float32 above the distance, by more than float64 can be wrong about it; 0 only for equal rows."""
+    return float(np.nextafter(np.float32(distance), np.float32(np.inf))) if distance else 0.0

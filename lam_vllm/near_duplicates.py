@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from lam_vllm.bound import delta_of
 from lam_vllm.encoders.base import Embeddings
-from lam_vllm.ops.reference import l2_distances
 from lam_vllm.search import ExhaustiveSearch, Search, verify, verify_near
-from lam_vllm.types import Embedding, Match
+from lam_vllm.types import Candidate, Embedding, Match
 
 _FIRST_CAPACITY = 16
-_EXHAUSTIVE = ExhaustiveSearch()
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
@@ -33,10 +31,11 @@ class RetainedWindows:
     """Windows of one conversation by ascending index: embedding, text, and whether it may represent others.
 
     Append-only. Costs 4 D bytes a window, up to twice that while growing, plus each distinct text. The canonical
-    embedding of a window is kept beside its own once a close decision needed it.
+    embedding of a window is kept beside its own once a close decision needed it, and what the search derives of each.
     """
 
-    def __init__(self, dimension: int) -> None:
+    def __init__(self, dimension: int, search: Search | None = None) -> None:
+        """Nothing is retained yet. It is looked through by a fork of `search`; None looks at every window."""
         self._rows = np.empty((_FIRST_CAPACITY, dimension), dtype=np.float32)
         self._eligible = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
         self._count = 0
@@ -45,15 +44,16 @@ class RetainedWindows:
         self._first: dict[str, int] = {}
         self._first_eligible: dict[str, int] = {}
         self._text_bytes = 0
+        self._search: Search = ExhaustiveSearch() if search is None else search.fork(0)
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def nbytes(self) -> int:
-        """Bytes held: the buffers at their capacity, and the texts."""
+        """Bytes held: the buffers at their capacity, what the search keeps, and the texts."""
         canonical = len(self._canonical) * self._rows.itemsize * self._rows.shape[1]
-        return self._rows.nbytes + self._eligible.nbytes + self._text_bytes + canonical
+        return self._rows.nbytes + self._eligible.nbytes + self._text_bytes + canonical + self._search.nbytes
 
     @property
     def rows(self) -> Embedding:
@@ -64,6 +64,15 @@ class RetainedWindows:
     def eligible(self) -> NDArray[np.bool_]:
         """(N,) read-only view: whether each window may represent others."""
         return _read_only(self._eligible[: self._count])
+
+    @property
+    def canonical_only(self) -> bool:
+        """Whether only canonical embeddings may be added and looked for, since the search might miss others."""
+        return not self._search.complete
+
+    def candidates(self, embedding: Embedding, threshold_cos: float) -> list[Candidate]:
+        """Eligible windows that may have a cosine of at least `threshold_cos` with the (D,) embedding, ascending."""
+        return self._search.propose(self.rows, self.eligible, embedding, threshold_cos)
 
     def add(self, text: str, embedding: Embedding, eligible: bool) -> int:
         """Index of the window, which is appended; the embedding (D,) float32 is copied.
@@ -113,6 +122,7 @@ class RetainedWindows:
         if not 0 <= count <= self._count:
             raise ValueError(f"count: {count} is not allowed; allowed: 0 to {self._count}")
         other = RetainedWindows(self._rows.shape[1])
+        other._search = self._search.fork(count)
         capacity = max(_FIRST_CAPACITY, count)
         other._rows = np.empty((capacity, self._rows.shape[1]), dtype=np.float32)
         other._eligible = np.zeros(capacity, dtype=np.bool_)
@@ -143,28 +153,29 @@ def find_match(
     embeddings: Embeddings,
     retained: RetainedWindows,
     threshold_cos: float,
-    search: Search = _EXHAUSTIVE,
 ) -> Found:
     """The eligible retained window that the arriving window `text` repeats within delta, if there is one.
 
     An eligible window of the same text matches at distance 0 and nothing is embedded. Otherwise the text is embedded
     (not even that when an ineligible window of the same text lends its embedding), and the representative is the
-    lowest-indexed eligible window within delta by canonical embeddings. No window of `retained` is changed. Raises what
-    `embeddings` raises.
+    lowest-indexed eligible window within delta by canonical embeddings, of those that the search proposes. No window of
+    `retained` is changed. Raises what `embeddings` raises.
     """
     same = retained.first(text, eligible_only=True)
     if same is not None:
         return Found(Match(same, 0.0), retained.embedding(same), 0)
     lender = retained.first(text)
-    embedding = embeddings.embed(text) if lender is None else retained.embedding(lender)
-    band = embeddings.guard_band
-    candidates = search.propose(retained.rows, retained.eligible, embedding, threshold_cos - band)
+    embed = embeddings.canonical if retained.canonical_only else embeddings.embed
+    embedding = embed(text) if lender is None else retained.embedding(lender)
+    band = 0.0 if retained.canonical_only else embeddings.guard_band
+    candidates = retained.candidates(embedding, threshold_cos - band)
     if not band:
-        verdict = verify(candidates, retained.rows, embedding, delta_of(threshold_cos))
+        verdict = verify(candidates, retained.rows, embedding, delta_of(threshold_cos), embeddings.arrays)
         return Found(verdict.match, embedding, verdict.boundary_pairs)
 
     def canonical_distance(index: int) -> float:
-        (distance,) = l2_distances(retained.canonical(index, embeddings)[None], embeddings.canonical(text))
+        canonical = retained.canonical(index, embeddings)[None]
+        (distance,) = embeddings.arrays.l2_distances(canonical, embeddings.canonical(text))
         return float(distance)
 
     verdict = verify_near(candidates, retained.rows, embedding, threshold_cos, band, canonical_distance)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from lam_vllm.encoders.request import RequestEncoder
-from lam_vllm.memory import ConversationMemory, Place
+from lam_vllm.memory import ConversationMemory, Place, SeenWindow
 from lam_vllm.near_duplicates import Found, find_match
 from lam_vllm.prices import Prices
 from lam_vllm.stubs import Stub, format_stub
@@ -24,6 +24,7 @@ class PaperPlan:
     boundary_pairs: int = 0
     windows: int = 0
     reasons: frozenset[Reason] = frozenset()
+    seen: tuple[SeenWindow, ...] = ()
 
 
 @dataclass(slots=True)
@@ -49,10 +50,11 @@ def plan_paper(
     room = max(0, max_windows - memory.embedded)
     memory.embedded += min(room, len(windows))
     encoder.prepare([observation.text[window.start : window.end] for window in windows[:room]])
-    found = [
+    looks = [
         _look_up(observation, first_window + index, window, memory, encoder, threshold_cos)
         for index, window in enumerate(windows[:room])
     ]
+    found = [look for look, _ in looks]
     dropped = [
         _drop(observation, window, look.match, memory, prices)
         for window, look in zip(windows, found, strict=False)
@@ -69,6 +71,7 @@ def plan_paper(
         sum(look.boundary_pairs for look in found),
         len(windows),
         frozenset[Reason](["cap_windows"] if room < len(windows) else []),
+        tuple(seen for _, seen in looks),
     )
 
 
@@ -79,13 +82,12 @@ def _look_up(
     memory: ConversationMemory,
     encoder: RequestEncoder,
     threshold_cos: float,
-) -> Found:
-    text = observation.text[window.start : window.end]
-    found = find_match(text, encoder, memory.windows, threshold_cos)
-    if found.match is None:
-        memory.windows.add(text, found.embedding, True)
-        memory.places.append(Place(observation.result, number))
-    return found
+) -> tuple[Found, SeenWindow]:
+    start, end = window.start, window.end
+    found = find_match(observation.text[start:end], encoder, memory.windows, threshold_cos)
+    if found.match is not None:
+        return found, memory.drop(observation, start, end, found.embedding, found.match.representative)
+    return found, memory.retain(observation, start, end, found.embedding, Place(observation.result, number))
 
 
 def _drop(

@@ -12,7 +12,7 @@ from lam_vllm.cuts import Cut, decide, render
 from lam_vllm.encoders.request import RequestEncoder
 from lam_vllm.guarded import GuardedPlan, GuardedPlanner
 from lam_vllm.lines import Unit, cut_text
-from lam_vllm.memory import ConversationMemory
+from lam_vllm.memory import ConversationMemory, SeenWindow
 from lam_vllm.prices import MARGIN_TOKENS, Prices
 from lam_vllm.runs import RunPlanner
 from lam_vllm.types import Decision, Observation, Reason
@@ -32,6 +32,7 @@ class Admission(NamedTuple):
     printed: int = 0
     lines: int = 0
     windows: int = 0
+    seen: tuple[SeenWindow, ...] = ()
 
     def plus(self, other: Admission) -> Admission:
         """Sums over two texts of one result."""
@@ -44,6 +45,7 @@ class Admission(NamedTuple):
             self.printed + other.printed,
             self.lines + other.lines,
             self.windows + other.windows,
+            self.seen + other.seen,
         )
 
 
@@ -98,7 +100,7 @@ class Shortener:
             planner = new_planner()
             return GuardedPlan(planner.plan(0, len(pieces)), reasons=frozenset(planner.refused))
         guarded = GuardedPlanner(memory, section, new_planner, self.prices, encoder, self.config, self.place.reach)
-        return guarded.plan(self.observation.text)
+        return guarded.plan(self.observation)
 
     def _saved(self, pieces: list[str], printed: list[str], cuts: list[Cut], aliases: Aliases) -> Counter[str]:
         """Tokens that each alias saves in the lines that stay."""
@@ -124,6 +126,7 @@ class Shortener:
             len(top) + len(pieces) + sum(1 + len(cut.kept) - (cut.stop - cut.start) for cut in cuts),
             len(pieces),
             plan.windows,
+            plan.seen,
         )
 
     def _defined(self, top: list[str], saved: list[tuple[str, int]]) -> list[Decision]:

@@ -1,4 +1,4 @@
-"""`lam-vllm calibrate encoder`: t and guard band of an encoder, from the user's own traces, into a profile's file."""
+"""`lam-vllm calibrate encoder`: t, guard band and basis of an encoder, from the user's own traces, into a profile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.console import Console
 
 from lam_vllm.commands.eval_setup import Options, Setup, make_setup
@@ -29,7 +31,9 @@ from lam_vllm.evaluation.calibration import (
 from lam_vllm.evaluation.calibration_tables import band_table, source_table, threshold_table
 from lam_vllm.evaluation.corpus import Run
 from lam_vllm.evaluation.tables import Figures
+from lam_vllm.search.basis import principal_basis, write_basis
 
+BASIS_SUFFIX = ".npy"
 NO_PROPOSAL = 1
 """The exit code where no t of the grid keeps the floors: no profile is written."""
 
@@ -45,10 +49,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What the runs speak for, with the tables that show why; no `threshold_cos` where no t keeps the floors."""
+    """What the runs speak for, with the tables that show why; no `threshold_cos` where no t keeps the floors.
+
+    `max_abs` is the largest |x| of any coordinate of the windows' embeddings, `basis` (K, D) the directions in which
+    these are longest: the basis of a pruned search.
+    """
 
     threshold_cos: float | None
     guard_band: float
+    max_abs: float
+    basis: NDArray[np.float32]
     fingerprint: str
     tables: Sequence[Figures]
 
@@ -79,9 +89,10 @@ def run(
     if found.threshold_cos is None:
         return NO_PROPOSAL
     if target:
-        band = {"guard_band": found.guard_band, "guard_band_fingerprint": found.fingerprint}
-        write_profile(profile.model_copy(update={"threshold_cos": found.threshold_cos, **band}), target)
-        typer.echo(f"written: {target}")
+        basis = target.with_suffix(BASIS_SUFFIX)
+        write_profile(_calibrated(profile, found, basis), target)
+        write_basis(found.basis, basis)
+        typer.echo(f"written: {target} and {basis.name}")
     return 0
 
 
@@ -102,9 +113,12 @@ def calibrate(name: str, runs: Sequence[Run], rule: Rule, setup: Setup) -> Calib
     encoder = load_encoder(name)
     with Console(stderr=True).status(f"encoding {len(texts):,} windows in every way"):
         bands = measure_bands(encoder, texts)
+    embeddings = np.concatenate([windows.rows(run) for run in runs])
     return Calibration(
         propose_threshold(rows, rule.thresholds_cos, rule.floors),
         propose_band(bands),
+        min(1.0, float(f"{np.abs(embeddings).max():.4g}")),
+        principal_basis(embeddings),
         encoder.fingerprint,
         [
             threshold_table(rows, rule.thresholds_cos),
@@ -119,15 +133,16 @@ def target_of(name: str, out: Path | None, *, force: bool) -> Path:
 
     Raises:
         OptionError: there is no `out` and the encoder's name is none of a profile, or `out` does not end in .yaml.
-        InputFileError: there is such a file already, and `force` is not given.
+        InputFileError: there is such a file already, or one where its basis goes, and `force` is not given.
     """
     if out is None and (Path(name).name != name or name.endswith(SUFFIX)):
         raise OptionError("out", None, f"a file NAME{SUFFIX}, since {name!r} is no name for a profile")
     target = out or user_profiles() / f"{name}{SUFFIX}"
     if target.suffix != SUFFIX:
         raise OptionError("out", str(target), f"a file whose name ends in {SUFFIX}")
-    if target.exists() and not force:
-        raise InputFileError(target, "is there already; --force writes over it, --out elsewhere")
+    for file in (target, target.with_suffix(BASIS_SUFFIX)):
+        if file.exists() and not force:
+            raise InputFileError(file, "is there already; --force writes over it, --out elsewhere")
     return target
 
 
@@ -149,6 +164,18 @@ def _found_from_anywhere(profile: EncoderProfile) -> EncoderProfile:
     return profile.model_copy(update={name: str(Path(value).resolve()) for name, value in local.items()})
 
 
+def _calibrated(profile: EncoderProfile, found: Calibration, basis: Path) -> EncoderProfile:
+    """The profile with what was found; `basis` is where its basis will be, beside the profile's file."""
+    measured_here = {
+        "threshold_cos": found.threshold_cos,
+        "guard_band": found.guard_band,
+        "guard_band_fingerprint": found.fingerprint,
+        "max_abs": found.max_abs,
+        "basis": basis.name,
+    }
+    return profile.model_copy(update=measured_here)
+
+
 def _show(found: Calibration, rule: Rule) -> None:
     console = Console()
     for table in found.tables:
@@ -159,6 +186,7 @@ def _show(found: Calibration, rule: Rule) -> None:
     else:
         typer.echo(f"proposed: t = {found.threshold_cos:g}, the lowest down to which L1 keeps {asked}")
     typer.echo(f"proposed: guard band {found.guard_band:.6f} in cosine")
+    typer.echo(f"measured: max|x| {found.max_abs:g}, and a basis of {len(found.basis)} directions")
 
 
 def _write_json(found: Calibration, name: str, rule: Rule, recorded: Recorded, target: Path) -> None:
@@ -168,6 +196,7 @@ def _write_json(found: Calibration, name: str, rule: Rule, recorded: Recorded, t
         "fingerprint": found.fingerprint,
         "threshold_cos": found.threshold_cos,
         "guard_band_cos": found.guard_band,
+        "max_abs": found.max_abs,
         "line_floor": rule.floors.lines,
         "gold_floor": rule.floors.gold,
     }

@@ -19,7 +19,7 @@ from lam_vllm.encoders.load import load_encoder
 from lam_vllm.errors import InputFileError, OptionError
 from lam_vllm.evaluation.live.client import Client
 from lam_vllm.evaluation.live.probing import REQUESTS, probe, served_model
-from lam_vllm.performance_model import rates
+from lam_vllm.performance_model import index_rates, rates
 from lam_vllm.performance_model.calibrate import (
     Timing,
     effective_bandwidth,
@@ -85,7 +85,7 @@ def run(options: Options, out: Path) -> None:
 
 
 def local_device(options: Options) -> Device:
-    """This machine, with GB10's constants for what was not measured.
+    """This machine, with GB10's constants where an encoder or a tokenizer would be needed and none is named.
 
     Raises:
         MissingExtraError, EncoderError, OptionError: torch is not installed; as `load_encoder`, `load_token_counter`.
@@ -99,10 +99,12 @@ def local_device(options: Options) -> Device:
         prefill_efficiency=_assumed("prefill_efficiency", "no --url was named"),
         memory=_measured(rates.memory_bytes(), "B", "all of it, nothing reserved"),
         encoder_rate=_assumed("encoder_rate", "no --encoder was named"),
-        quantize_rate=_assumed("quantize_rate", "nothing to measure is built yet"),
+        quantize_rate=_measured(
+            index_rates.quantize_rate(dimension), "B/s", f"quanta of {dimension} dimensions, one core"
+        ),
         hash_rate=_measured(rates.hash_rate(), "B/s", "XXH3 of 128 bits, one core"),
         verify_rate=_measured(rates.verify_rate(dimension), "pair/s", f"{dimension} dimensions, one core"),
-        codec_rate=_assumed("codec_rate", "nothing to measure is built yet"),
+        codec_rate=_codec_rate(dimension),
         exact_rate=_assumed("exact_rate", "no --tokenizer was named"),
     )
     if encoder:
@@ -175,6 +177,15 @@ def show(device: Device) -> None:
 
 def _words(errors: Sequence[float]) -> str:
     return f"{median(errors):.1%} at the median, {quantiles(errors, n=10)[-1]:.1%} at p90"
+
+
+def _codec_rate(dimension: int) -> Constant:
+    found = index_rates.codec_rates(dimension)
+    how = (
+        f"fp32 rows of {dimension} dimensions into streams `dense`, one core ({found.decode_dense:.3g} out of them; "
+        f"`fixed`: {found.encode_fixed:.3g} in, {found.decode_fixed:.3g} out)"
+    )
+    return _measured(found.encode_dense, "B/s", how)
 
 
 def _measured(value: float, unit: str, how: str) -> Constant:

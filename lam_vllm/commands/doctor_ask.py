@@ -52,19 +52,20 @@ class Reply:
 
 
 class Asked:
-    """The server at `url`; `api_key` goes with every request.
+    """The server at `url`; `api_key` goes with every request, and an answer is waited for so long.
 
     Raises:
         OptionError: the URL is not one of HTTP, or the key is no line of text.
     """
 
-    def __init__(self, url: str, api_key: str | None = None) -> None:
+    def __init__(self, url: str, api_key: str | None = None, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         if not url.startswith(("http://", "https://")):
             raise OptionError("url", url, "http://HOST:PORT")
         if api_key and not _CONTROLS.isdisjoint(api_key):
             raise OptionError("api-key", "(not shown)", "one line of text")  # the error of a request would show it
         self.url = url.rstrip("/").removesuffix("/v1")
         self.has_key = bool(api_key)
+        self._timeout = timeout_seconds
         self._headers = {"Authorization": f"Bearer {_in_bytes(api_key)}"} if api_key else {}
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Reply:
@@ -72,7 +73,7 @@ class Asked:
         data = None if body is None else json.dumps(body).encode()
         headers = self._headers if data is None else {**self._headers, "Content-Type": "application/json"}
         try:
-            with _OPENER.open(Request(self.url + path, data, headers), timeout=TIMEOUT_SECONDS) as answer:
+            with _OPENER.open(Request(self.url + path, data, headers), timeout=self._timeout) as answer:
                 return _reply(answer, answer.status)
         except HTTPError as error:
             with error:
@@ -90,7 +91,7 @@ class Asked:
         kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
         with ExitStack() as held:
             for _ in range(times):
-                connection = held.enter_context(closing(kind(address.netloc, timeout=TIMEOUT_SECONDS)))
+                connection = held.enter_context(closing(kind(address.netloc, timeout=self._timeout)))
                 try:
                     connection.request("GET", address.path + path, headers=self._headers)
                     answer = connection.getresponse()

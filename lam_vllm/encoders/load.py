@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from lam_vllm.encoders.base import BatchEncoder
+from lam_vllm.encoders.base import BatchEncoder, Traits
+from lam_vllm.encoders.device import Device, Wanted, choose_device, device_arrays
 from lam_vllm.encoders.profile import EncoderProfile, read_profile
 from lam_vllm.errors import EncoderError, MissingExtraError, OptionError
 
@@ -13,13 +14,18 @@ DEFAULT_ENCODER = "bge-base"
 """What a profile that needs an encoder takes where none is named: the paper's."""
 
 
-def load_encoder(name: str, threshold_cos: float | None = None) -> BatchEncoder:
+def load_encoder(name: str, threshold_cos: float | None = None, device: Wanted = "cpu") -> BatchEncoder:
     """The encoder that `name` stands for (see `read_profile`), in this process or on the profile's server.
+
+    `device` is where one of this process runs; see `choose_device`.
 
     Raises:
         OptionError: `threshold_cos` is not in (0, 1].
         InputFileError: the profile's file cannot be read, or is not a profile.
-        MissingExtraError: a library of the extra `encoder`, or the package of the profile, is not installed.
+        OptionError: `device` is cuda, and the encoder runs on a server of its own.
+        MissingExtraError: a library of the extra `encoder` is not installed.
+        OptionError: `device` is cuda, and no GPU can be used: names the reason.
+        MissingExtraError: the package of the profile is not installed.
         EncoderError: the model cannot be found, loaded or reached; names the encoder and the cause.
     """
     if threshold_cos is not None and not 0.0 < threshold_cos <= 1.0:
@@ -29,18 +35,27 @@ def load_encoder(name: str, threshold_cos: float | None = None) -> BatchEncoder:
     if profile.server is not None:
         from lam_vllm.encoders.remote import RemoteEncoder
 
-        return RemoteEncoder(profile, name, threshold_cos)
+        elsewhere = f"the encoder {name!r} runs on a server of its own"
+        if device == "cuda":
+            raise OptionError("device", device, f"cpu or auto: {elsewhere}")
+        return RemoteEncoder(profile, name, threshold_cos, _traits(profile, Device("cpu", elsewhere)))
     for library in ("torch", "sentence_transformers"):
         if find_spec(library) is None:
             raise MissingExtraError("an encoder", "encoder", "profile exact")
     from lam_vllm.encoders.sentence_transformer import SentenceTransformerEncoder
 
+    chosen = choose_device(device)
     try:
-        return SentenceTransformerEncoder(_folder(profile, name), name, threshold_cos)
+        traits = _traits(profile, chosen)
+        return SentenceTransformerEncoder(_folder(profile, name), name, threshold_cos, traits)
     except (EncoderError, MissingExtraError):
         raise
     except Exception as error:  # the libraries raise many kinds for a file that is missing, broken or of another model
         raise EncoderError(f"encoder {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def _traits(profile: EncoderProfile, device: Device) -> Traits:
+    return Traits(profile.max_abs, profile.basis, device, device_arrays(device))
 
 
 def _folder(profile: EncoderProfile, name: str) -> Path:

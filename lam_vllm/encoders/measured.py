@@ -11,7 +11,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lam_vllm.encoders.base import BatchEncoder, Pass
-from lam_vllm.encoders.two_pass import MARGIN_COS, SAFETY_FACTOR, SAMPLE_VERSION, FastPass, choose_pass, sample_windows
+from lam_vllm.encoders.two_pass import (
+    MARGIN_COS,
+    MARGIN_L2,
+    MEASUREMENT_VERSION,
+    SAFETY_FACTOR,
+    FastPass,
+    choose_pass,
+    sample_windows,
+    widened,
+)
 
 _CPU_VARIABLES = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
 _CPU_FACTS = ("model name", "flags", "Features")
@@ -20,15 +29,14 @@ _CPU_FACTS = ("model name", "flags", "Features")
 def measured_pass(encoder: BatchEncoder, least_band: float = 0.0) -> FastPass:
     """What `choose_pass` found for this encoder on this kind of CPU, now or at an earlier start.
 
-    `least_band` is one that was measured elsewhere, on more texts: the wider of the two holds.
+    `least_band` is one that was measured elsewhere, on more texts: see `widened`.
     """
     kept = _read(_path(encoder))
     if kept is None or kept.way not in encoder.passes():
         kept = choose_pass(encoder, sample_windows(encoder))
         with suppress(OSError):  # a folder that cannot be written to costs the measurement again at the next start
             keep_pass(encoder, kept)
-    band = 0.0 if kept.way.canonical else max(kept.guard_band, least_band)
-    return FastPass(kept.way, band, kept.tokens_per_second, kept.reason)
+    return widened(kept, least_band)
 
 
 def keep_pass(encoder: BatchEncoder, measured: FastPass) -> None:
@@ -59,7 +67,7 @@ def _key(encoder: BatchEncoder) -> str:
     facts = [
         encoder.fingerprint,
         SAFETY_FACTOR,
-        SAMPLE_VERSION,
+        MEASUREMENT_VERSION,
         _cpu(),
         [os.environ.get(name) for name in _CPU_VARIABLES],
     ]
@@ -77,6 +85,13 @@ def _read(path: Path) -> FastPass | None:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         kept = FastPass(**{**values, "way": Pass(**values["way"])})
-        return kept if kept.way.canonical or kept.guard_band >= MARGIN_COS else None  # as no measurement is
+        return kept if _can_be(kept) else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def _can_be(kept: FastPass) -> bool:
+    """Whether a measurement can have come to this."""
+    if kept.way.canonical:
+        return kept.guard_band == kept.embedding_error == 0.0
+    return kept.guard_band >= MARGIN_COS and kept.embedding_error >= MARGIN_L2

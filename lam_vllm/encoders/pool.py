@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from threading import Thread, get_ident
 
-import numpy as np
-
 from lam_vllm.encoders.base import BatchEncoder, Encoded, EncoderLike
+from lam_vllm.encoders.device import Wanted
 from lam_vllm.encoders.load import load_encoder
 from lam_vllm.encoders.measured import measured_pass
 from lam_vllm.encoders.memo import Answer, EmbeddingMemo, Kind
@@ -18,6 +18,7 @@ from lam_vllm.encoders.queue import FairQueue, Group, Waiting
 from lam_vllm.encoders.shared import SharedEmbeddings
 from lam_vllm.encoders.two_pass import FastPass
 from lam_vllm.errors import EncoderUnreachableError
+from lam_vllm.ops.arrays import Arrays
 from lam_vllm.stores import OnError, Rows, StoreSettings, open_rows
 from lam_vllm.types import Embedding
 
@@ -44,6 +45,7 @@ class EncoderPool(EncoderLike):
     ) -> None:
         super().__init__(encoder)
         self.fast = fast
+        self.traits = replace(self.traits, embedding_error=fast.embedding_error)
         self.batches = 0
         way = f"{fast.way.precision}, batches of {fast.way.batch}: {fast.way.label}"
         self.memo = EmbeddingMemo(memo_bytes, encoder.fingerprint, encoder.dimension, key=key, way=way)
@@ -74,9 +76,13 @@ class EncoderPool(EncoderLike):
         self._queue.put(Group(ahead=0), "canonical", [(text, future)])  # an audit is no arriving request
         return future.result()
 
-    def embeddings(self, salt: str) -> PooledEmbeddings:
+    def embeddings(self, salt: str, *, canonical_only: bool = False, background: bool = False) -> PooledEmbeddings:
         """For one compaction; see `Embedder`."""
-        return PooledEmbeddings(self.memo, self._queue, self.fast, salt, self._shared)
+        band = 0.0 if canonical_only else self.fast.guard_band
+        # Without a band the fast way is the canonical one, and both ways of asking share what is remembered.
+        first: Kind = "canonical" if canonical_only and self.fast.guard_band else "fast"
+        group = Group(background=background)
+        return PooledEmbeddings(self.memo, self._queue, salt, band, first, self.traits.arrays, self._shared, group)
 
     def close(self) -> None:
         """End the threads after what they are doing; whoever still waits gets a RuntimeError."""
@@ -95,11 +101,7 @@ class EncoderPool(EncoderLike):
 
     def _encode(self, kind: Kind, batch: Sequence[Waiting]) -> None:
         try:
-            texts = [waiting.text for waiting in batch]
-            if kind == "fast" and not self.fast.way.canonical:
-                rows = self._encoder.encode_batch(texts, self.fast.way)
-            else:
-                rows = np.stack([self._encoder.encode(text) for text in texts])
+            rows = self._rows(kind, [waiting.text for waiting in batch])
         except EncoderUnreachableError as error:  # nor will the next be: all who wait now are told
             self._queue.fail(_futures([*batch, *self._queue.drain()]), error)
             return
@@ -112,11 +114,18 @@ class EncoderPool(EncoderLike):
             return
         self._give(batch, rows)
 
-    def _give(self, batch: Sequence[Waiting], rows: Embedding) -> None:
+    def _rows(self, kind: Kind, texts: Sequence[str]) -> list[Embedding]:
+        """An embedding for each text, alone, so that nothing keeps the batch."""
+        if kind == "fast" and not self.fast.way.canonical:
+            made = self._encoder.encode_batch(texts, self.fast.way)
+            return [self.traits.arrays.alone(made, place) for place in range(len(made))]
+        return [self._encoder.encode(text) for text in texts]
+
+    def _give(self, batch: Sequence[Waiting], rows: Sequence[Embedding]) -> None:
         made = []
         for waiting, row in zip(batch, rows, strict=True):
             future = waiting.future
-            first = self._queue.fulfil(future, row.copy())  # a row alone, so that nothing keeps the batch
+            first = self._queue.fulfil(future, row)
             if first and isinstance(future, Answer) and future.key:
                 made.append(future)
         if self._shared is not None and made:
@@ -131,13 +140,16 @@ def open_pool(
     store: StoreSettings | None = None,
     key: bytes = b"",
     on_error: OnError = lambda _errors: None,
+    device: Wanted = "cpu",
 ) -> EncoderPool:
     """The encoder called `name`, its fast pass measured, with the embeddings of a store that is not this memory.
+
+    `device` is where it runs; see `choose_device`.
 
     Raises:
         as `load_encoder` and `open_rows`.
     """
-    encoder, profile = load_encoder(name), read_profile(name)
+    encoder, profile = load_encoder(name, device=device), read_profile(name)
     measured_here = profile.guard_band_fingerprint == encoder.fingerprint
     least_band = profile.guard_band if measured_here and profile.guard_band is not None else 0.0
     rows = open_rows(store, "embeddings", key, on_error) if store is not None and store.url is not None else None
@@ -150,29 +162,42 @@ def _futures(waiting: Sequence[Waiting]) -> list[Future[Embedding]]:
 
 
 class PooledEmbeddings:
-    """`Embeddings` of one compaction. What was asked for once is kept as long as this object."""
+    """`Embeddings` of one compaction. What was asked for once is kept as long as this object.
+
+    `first` is the kind that `embed` gives.
+    """
 
     def __init__(
-        self, memo: EmbeddingMemo, queue: FairQueue, fast: FastPass, salt: str, shared: SharedEmbeddings | None = None
+        self,
+        memo: EmbeddingMemo,
+        queue: FairQueue,
+        salt: str,
+        guard_band: float,
+        first: Kind,
+        arrays: Arrays,
+        shared: SharedEmbeddings | None = None,
+        group: Group | None = None,
     ) -> None:
-        self.guard_band = fast.guard_band
+        self.guard_band = guard_band
+        self.arrays = arrays
         self.encoded = Encoded()
+        self._first = first
         self._memo = memo
         self._queue = queue
         self._shared = shared
         self._salt = salt
-        self._group = Group()
+        self._group = group or Group()
         self._futures: dict[tuple[Kind, str], Answer] = {}
         self._new: set[Answer] = set()  # counted as encoded, until it is known that they were not
 
     def prepare(self, texts: Sequence[str]) -> None:
         """Work on these begins; the call does not wait for it."""
-        self._claim("fast", texts)
+        self._claim(self._first, texts)
 
     def embed(self, text: str) -> Embedding:
         """See `Embeddings`."""
-        self._claim("fast", [text])
-        return self._result("fast", text)
+        self._claim(self._first, [text])
+        return self._result(self._first, text)
 
     def canonical(self, text: str) -> Embedding:
         """See `Embeddings`."""
@@ -186,7 +211,7 @@ class PooledEmbeddings:
         embedding = answer.result()
         if answer.spared and answer in self._new:
             self._new.remove(answer)
-            if kind == "fast":
+            if kind == self._first:
                 self.encoded.once -= 1
                 self.encoded.remembered += 1
             else:
@@ -199,7 +224,7 @@ class PooledEmbeddings:
             return
         futures, new = self._memo.claim(self._salt, kind, unknown)
         self._futures.update(((kind, text), future) for text, future in zip(unknown, futures, strict=True))
-        if kind == "fast":
+        if kind == self._first:
             self.encoded.once += len(new)
             self.encoded.remembered += len(unknown) - len(new)
         else:

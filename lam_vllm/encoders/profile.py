@@ -53,6 +53,10 @@ class EncoderProfile(BaseModel):
     """Least guard band, a difference of cosines, measured on the user's traces."""
     guard_band_fingerprint: _Text | None = None
     """The encoder fingerprint that `guard_band` was measured with."""
+    max_abs: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    """The largest |x| of any coordinate over the calibration: the error allowed to a kept embedding is a part of it."""
+    basis: _Text | None = None
+    """An orthonormal basis (.npy) for `search: pruned`; in a file, a relative name is beside that file."""
 
     @field_validator("server")
     @classmethod
@@ -127,7 +131,10 @@ def write_profile(profile: EncoderProfile, path: Path) -> None:
 
 def _read(path: Path) -> EncoderProfile:
     try:
-        return EncoderProfile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        profile = EncoderProfile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        if profile.basis is not None and not Path(profile.basis).is_absolute():
+            return profile.model_copy(update={"basis": str(path.absolute().parent / profile.basis)})
+        return profile
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))

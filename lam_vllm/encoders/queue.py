@@ -42,10 +42,12 @@ class Waiting:
 class Group:
     """The waiting windows of one request. A canonical one goes alone, and first: its request is stuck without it.
 
-    `ahead` characters may still go before other requests, if they are all that waits; `held` is what waits.
+    `ahead` characters may still go before other requests, if they are all that waits; `held` is what waits. What is in
+    the `background` has a turn only where no request waits, however long that is.
     """
 
     ahead: int = AHEAD_CHARACTERS
+    background: bool = False
     fast: list[Waiting] = field(default_factory=list)
     canonical: deque[Waiting] = field(default_factory=deque)
     held: int = 0
@@ -183,28 +185,33 @@ class FairQueue:
         while small and batch and len(batch) < self._batch and (other := group.next("fast")) is not None:
             batch.append(other)  # whatever its length: a small request is done at once
         self._gave(group)
-        return "fast", batch + self._like(batch[0].length, self._batch - len(batch)) if batch else batch
+        if not batch:
+            return "fast", batch
+        return "fast", batch + self._like(batch[0].length, self._batch - len(batch), background=group.background)
 
     def _leader(self) -> Group:
         """The request whose turn it is: the first small one, else the one at the front."""
-        small = next((group for group in self._ring if group.goes_first), None)
-        other = next((group for group in self._ring if not group.goes_first), None)
+        waiting = [group for group in self._ring if not group.background] or self._ring
+        small = next((group for group in waiting if group.goes_first), None)
+        other = next((group for group in waiting if not group.goes_first), None)
         if small is None or other is None or self._ahead_in_a_row == AHEAD_IN_A_ROW:
             self._ahead_in_a_row = 0
-            return other or self._ring[0]
+            return other or waiting[0]
         self._ahead_in_a_row += 1
         return small
 
-    def _like(self, length: int, room: int) -> list[Waiting]:
+    def _like(self, length: int, room: int, *, background: bool) -> list[Waiting]:
         """Windows like this one, one of a request a round, until the room is filled or a round brought none.
 
-        A request that has none like it keeps its place in the ring, so that it leads a batch all the sooner.
+        What is in the background fills no batch of a request, which would take longer. A request that has none like it
+        keeps its place in the ring, so that it leads a batch all the sooner.
         """
         found: list[Waiting] = []
         before = -1
         while before < len(found) < room:
             before = len(found)
-            for group in sorted(self._ring, key=lambda group: not group.goes_first):
+            groups = [group for group in self._ring if background or not group.background]
+            for group in sorted(groups, key=lambda group: not group.goes_first):
                 waiting = group.like(length) if len(found) < room else None
                 if waiting is not None:
                     found.append(waiting)

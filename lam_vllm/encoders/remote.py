@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lam_vllm.encoders.base import Pass
+from lam_vllm.encoders.base import Pass, Traits
 from lam_vllm.encoders.embeddings_server import EmbeddingsServer
 from lam_vllm.encoders.profile import EncoderProfile
 from lam_vllm.encoders.tokens import check_length, content_offsets, encodable, unlimited
@@ -33,7 +33,7 @@ class RemoteEncoder:
     same text then has the same bits is the server's matter, and `fingerprint` holds the operator's word for it.
     """
 
-    def __init__(self, profile: EncoderProfile, name: str, threshold_cos: float) -> None:
+    def __init__(self, profile: EncoderProfile, name: str, threshold_cos: float, traits: Traits | None = None) -> None:
         """Reads the tokenizer and asks the server once, for the dimension; `profile` must be one of a server.
 
         Raises:
@@ -41,7 +41,7 @@ class RemoteEncoder:
             EncoderError: the key's variable is not set, the tokenizer cannot be read, or as `encode`.
         """
         assert profile.server and profile.served_model and profile.tokenizer  # the profile's own check
-        self.name, self.threshold_cos = name, threshold_cos
+        self.name, self.threshold_cos, self.traits = name, threshold_cos, traits or Traits()
         key = _key(profile.api_key_variable, name)
         self._server = EmbeddingsServer(profile.server, profile.served_model, key, f"encoder {name!r}")
         self._tokenizer = _read_tokenizer(profile.tokenizer, name)

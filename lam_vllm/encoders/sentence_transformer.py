@@ -1,4 +1,7 @@
-"""A sentence-transformers model: canonical in fp32, one text at a time, one CPU thread; quicker in batches and bf16."""
+"""A sentence-transformers model: canonical in fp32, one text at a time; quicker in batches and bf16.
+
+On the CPU an operation has one thread. On a GPU the rows stay there, and the host gets a copy of them.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lam_vllm.encoders.base import Pass
+from lam_vllm.encoders.base import Pass, Traits
+from lam_vllm.encoders.device import Kind, gpu_facts, prepare_cuda
 from lam_vllm.encoders.tokens import check_length, content_offsets, encodable, unlimited
 from lam_vllm.encoders.torch_settings import canonical_torch
-from lam_vllm.encoders.unit import unit
+from lam_vllm.encoders.unit import unit, unit_tensor
 from lam_vllm.errors import EncoderError
+from lam_vllm.ops.on_device import DeviceArrays
 from lam_vllm.types import Embedding
 
 if TYPE_CHECKING:
@@ -28,36 +33,42 @@ if TYPE_CHECKING:
 MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 WINDOW_LIMIT_TOKENS = 512
 _LIBRARIES = ("torch", "transformers", "sentence-transformers", "tokenizers")
-_DEVICE = "cpu"
 _SETTINGS = ("ONEDNN_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE")
 """Variables that choose other kernels below torch."""
-_BATCHES = (1, 8)
+_BATCHES: dict[Kind, tuple[int, ...]] = {"cpu": (1, 8), "cuda": (1, 8, 32)}
 """Batches worth a try. With AMX eight windows are quickest; without it a window alone is, since it stays in cache."""
+_PROBE = "the same text twice " * 20
+"""Encoded at the start."""
 
 
 class SentenceTransformerEncoder:
     """A `BatchEncoder` over a folder in the layout of sentence-transformers. Threads may encode at the same time."""
 
-    def __init__(self, folder: Path, name: str, threshold_cos: float) -> None:
-        """Loads the model; torch and sentence-transformers must be installed.
+    def __init__(self, folder: Path, name: str, threshold_cos: float, traits: Traits | None = None) -> None:
+        """Loads the model onto the device of `traits`; torch and sentence-transformers must be installed.
 
         Raises:
+            Whatever sentence-transformers raises for a folder that it cannot load, or torch where memory runs out.
             EncoderError: the model has no tokenizer that reports character offsets.
-            Whatever sentence-transformers raises for a folder that it cannot load.
+            EncoderError: as `encode`; or a text does not get the same bits twice.
         """
         from sentence_transformers import SentenceTransformer
 
         self.name = name
         self.threshold_cos = threshold_cos
+        self.traits = traits or Traits()
+        self._kind = self.traits.device.kind
+        if self._kind == "cuda":
+            prepare_cuda()
         self._local, self._making = local(), Lock()
         self._bf16: SentenceTransformer | None = None
-        self._model = SentenceTransformer(str(folder), device=_DEVICE, local_files_only=True).float().eval()
+        self._model = SentenceTransformer(str(folder), device=self._kind, local_files_only=True).float().eval()
         self._tokenizer = _own_tokenizer(self._model, name)
         limit = _position_limit(self._model)
         self._model.max_seq_length = limit  # a package may set less than the positions that the model has
         self.window_tokens = limit - self._tokenizer.num_special_tokens_to_add(False)
-        self.fingerprint = _fingerprint(folder, limit)
-        self.dimension = int(self.encode("dimension").shape[0])
+        self.fingerprint = _fingerprint(folder, limit, self._kind)
+        self.dimension = self._probed()
 
     def token_offsets(self, text: str) -> list[tuple[int, int]]:
         """Character spans of the text's content tokens; see `Encoder`."""
@@ -65,32 +76,42 @@ class SentenceTransformerEncoder:
 
     def encode(self, text: str) -> Embedding:
         """Canonical embedding of one window; see `Encoder`."""
-        (row,) = self._encode([text], "fp32")
-        return row
+        return self.traits.arrays.alone(self._encode([text], "fp32"), 0)
 
     def passes(self) -> Sequence[Pass]:
-        """Batches in fp32, and in bf16 where this CPU multiplies in it."""
-        import torch
-
-        precisions = ["fp32", "bf16"] if torch.ops.mkldnn._is_mkldnn_bf16_supported() else ["fp32"]
+        """Batches in fp32, and in bf16 where this CPU or GPU multiplies in it."""
         return [
             Pass(f"{precision}, batches of {batch}", precision, batch, precision == "fp32" and batch == 1)
-            for precision in precisions
-            for batch in _BATCHES
+            for precision in (["fp32", "bf16"] if _has_bf16(self._kind) else ["fp32"])
+            for batch in _BATCHES[self._kind]
         ]
 
     def encode_batch(self, texts: Sequence[str], way: Pass) -> Embedding:
         """Several windows at once, the shorter ones padded; see `BatchEncoder`."""
-        return np.stack(self._encode(texts, way.precision))
+        return self._encode(texts, way.precision)
 
-    def _encode(self, texts: Sequence[str], precision: str) -> list[Embedding]:
+    def _encode(self, texts: Sequence[str], precision: str) -> Embedding:
         for text in texts:
             check_length(len(self.token_offsets(text)), self.window_tokens)
-        with canonical_torch():
+        arrays = self.traits.arrays
+        with canonical_torch(cuda=self._kind == "cuda"):
             vectors = self._view(precision).encode(
-                list(map(encodable, texts)), batch_size=len(texts), show_progress_bar=False, normalize_embeddings=True
+                list(map(encodable, texts)),
+                batch_size=len(texts),
+                show_progress_bar=False,
+                normalize_embeddings=True,
+                convert_to_tensor=isinstance(arrays, DeviceArrays),
             )
-        return [unit(vector, self.name) for vector in np.asarray(vectors)]
+        if isinstance(arrays, DeviceArrays):
+            return arrays.received(unit_tensor(vectors, self.name))
+        return np.stack([unit(vector, self.name) for vector in np.asarray(vectors)])
+
+    def _probed(self) -> int:
+        """D, of a text that has to get the same bits twice: on a GPU that is no matter of course."""
+        first, again = self.encode(_PROBE), self.encode(_PROBE)
+        if first.tobytes() != again.tobytes():
+            raise EncoderError(f"encoder {self.name!r}: a text does not get the same embedding twice on {self._kind}")
+        return int(first.shape[0])
 
     def _view(self, precision: str) -> SentenceTransformer:
         """This thread's copy of the model, which shares the weights: a tokenizer is set up anew on every call."""
@@ -110,6 +131,14 @@ class SentenceTransformerEncoder:
 def _with_own_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     return copy.deepcopy(model, shared)
+
+
+def _has_bf16(kind: Kind) -> bool:
+    import torch
+
+    if kind == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _in_bf16(model: SentenceTransformer) -> SentenceTransformer:
@@ -148,12 +177,13 @@ def _position_limit(model: SentenceTransformer) -> int:
     return min(WINDOW_LIMIT_TOKENS, model.max_seq_length or WINDOW_LIMIT_TOKENS)
 
 
-def _fingerprint(folder: Path, limit: int) -> str:
+def _fingerprint(folder: Path, limit: int, kind: Kind) -> str:
     import torch
 
     versions = [f"{library} {version(library)}" for library in _LIBRARIES]
     settings = [f"{name}={os.environ[name]}" for name in _SETTINGS if name in os.environ]
-    facts = [*versions, _DEVICE, torch.backends.cpu.get_cpu_capability(), f"positions {limit}", *settings]
+    chip = torch.backends.cpu.get_cpu_capability() if kind == "cpu" else gpu_facts()
+    facts = [*versions, kind, chip, f"positions {limit}", *settings]
     digest = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16)
     for path in sorted({path for pattern in MODEL_FILES for path in folder.rglob(pattern)}):
         with path.open("rb") as file:

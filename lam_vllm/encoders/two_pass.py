@@ -1,12 +1,12 @@
 """The fast pass of an encoder: which one is quickest here, and how far it may be from canonical.
 
-Both are measured on texts that ship with the package: its own files, which are code, JSON, YAML, CSS and prose.
+All is measured on texts that ship with the package: its own files, which are code, JSON, YAML, CSS and prose.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
@@ -20,10 +20,12 @@ SAFETY_FACTOR = 2.0
 """The guard band is this many times the largest difference that was measured."""
 MARGIN_COS = 1e-4
 """Added to every band: errors of summing in fp32 are no multiple of what was measured."""
+MARGIN_L2 = 1e-6
+"""Added to every error of an embedding, for the same reason."""
 SAMPLE_WINDOWS = 48
 """Half of them short."""
-SAMPLE_VERSION = 2
-"""Another sample gives another band: what was kept of the old one is measured anew."""
+MEASUREMENT_VERSION = 3
+"""Of the sample and of what is measured on it: what was kept under an earlier one is measured anew."""
 _FEW_LINES = (1, 3, 10)
 _SPEED_WINDOWS = 8
 _SAMPLE_KINDS = (".py", ".json", ".js", ".css", ".yaml", ".md")
@@ -32,28 +34,52 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class FastPass:
-    """The way that was chosen, its guard band (in cosine), tokens per second of every way, and why in words."""
+    """The way that was chosen, its guard band (in cosine), tokens per second of every way, and why in words.
+
+    `embedding_error` bounds the l2 distance of an embedding made in this way to the canonical one of the same text, as
+    the band does for cosines: measured, with a safety factor, and not proved. Both are 0 for a canonical way.
+    """
 
     way: Pass
     guard_band: float
     tokens_per_second: Mapping[str, float]
     reason: str
+    embedding_error: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The largest differences between embeddings of a way and canonical ones: of a pair's cosine, of a row in l2."""
+
+    cosine: float
+    l2: float
 
 
 def choose_pass(encoder: BatchEncoder, texts: Sequence[str], least_band: float = 0.0) -> FastPass:
     """The quickest way on these texts, one call at a time, and its band; a canonical way has none.
 
-    `least_band` is one that was measured before, on more texts: the wider of the two holds.
+    `least_band` is one that was measured before, on more texts: see `widened`.
     """
     ways = encoder.passes()
-    longest = sorted(texts, key=len)[-_SPEED_WINDOWS:]
+    longest = sorted(texts, key=len)[-max(_SPEED_WINDOWS, *(way.batch for way in ways)) :]
     tokens = sum(len(encoder.token_offsets(text)) for text in longest)
     rates = {label: tokens / seconds for label, seconds in _seconds(encoder, ways, longest).items()}
     way = max(ways, key=lambda each: rates[each.label])
     compared = ", ".join(f"{label} {rate:,.0f}" for label, rate in rates.items())
     reason = f"{way.label}: the quickest here (tokens per second of one thread: {compared})"
-    band = 0.0 if way.canonical else max(least_band, band_around(measure_band(encoder, way, texts)))
-    return FastPass(way, band, rates, reason)
+    if way.canonical:
+        return FastPass(way, 0.0, rates, reason)
+    found = measure_difference(encoder, way, texts)
+    error = SAFETY_FACTOR * found.l2 + MARGIN_L2
+    return widened(FastPass(way, band_around(found.cosine), rates, reason, error), least_band)
+
+
+def widened(fast: FastPass, least_band: float) -> FastPass:
+    """The same with a band of at least `least_band`, and an error that is larger in the same ratio."""
+    if fast.way.canonical or fast.guard_band >= least_band:
+        return fast
+    error = fast.embedding_error * least_band / fast.guard_band
+    return replace(fast, guard_band=least_band, embedding_error=error)
 
 
 def band_around(difference: float) -> float:
@@ -62,14 +88,20 @@ def band_around(difference: float) -> float:
 
 
 def measure_band(encoder: BatchEncoder, way: Pass, texts: Sequence[str]) -> float:
-    """The largest difference in cosine, over all pairs of the texts, between this way and canonical embeddings.
+    """The largest difference in cosine of `measure_difference`."""
+    return measure_difference(encoder, way, texts).cosine
+
+
+def measure_difference(encoder: BatchEncoder, way: Pass, texts: Sequence[str]) -> Difference:
+    """The largest differences, over all pairs of the texts and over all texts, between this way and canonical ones.
 
     A decision compares an arriving window with a retained one, and either may be of the fast pass.
     """
     canonical = np.stack([encoder.encode(text) for text in texts]).astype(np.float64)
     fast = encode_all(encoder, way, texts).astype(np.float64)
     exact = canonical @ canonical.T
-    return float(max(np.abs(fast @ fast.T - exact).max(), np.abs(fast @ canonical.T - exact).max()))
+    cosine = max(np.abs(fast @ fast.T - exact).max(), np.abs(fast @ canonical.T - exact).max())
+    return Difference(float(cosine), float(np.linalg.norm(fast - canonical, axis=1).max()))
 
 
 def encode_all(encoder: BatchEncoder, way: Pass, texts: Sequence[str]) -> Embedding:

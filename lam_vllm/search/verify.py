@@ -9,7 +9,7 @@ from math import sqrt
 import numpy as np
 
 from lam_vllm.bound import delta_of
-from lam_vllm.ops.reference import l2_distances
+from lam_vllm.ops.arrays import HOST, Arrays
 from lam_vllm.types import Candidate, Embedding, Match
 
 BOUNDARY_L2 = 1e-5
@@ -27,14 +27,16 @@ class Verdict:
     boundary_pairs: int
 
 
-def verify(candidates: Sequence[Candidate], rows: Embedding, query: Embedding, radius: float) -> Verdict:
+def verify(
+    candidates: Sequence[Candidate], rows: Embedding, query: Embedding, radius: float, arrays: Arrays = HOST
+) -> Verdict:
     """The lowest-indexed candidate whose l2 distance to the query is at most `radius`, and the pairs that were close.
 
-    `rows` is (N, D) and `query` (D,), float32 of unit length. Distances are those of `ops.reference`. A radius of 0
-    accepts identical vectors.
+    `rows` is (N, D) and `query` (D,), float32 of unit length. Distances are those of `ops.reference`, by
+    `arrays`. A radius of 0 accepts identical vectors.
     """
     indices = sorted(candidate.index for candidate in candidates)
-    distances = l2_distances(rows[indices], query)
+    distances = arrays.l2_distances(rows[indices], query)
     within = np.flatnonzero(distances <= radius)
     match = Match(indices[within[0]], float(distances[within[0]])) if within.size else None
     decisive = distances[: within[0] + 1] if within.size else distances

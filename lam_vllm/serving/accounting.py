@@ -64,6 +64,7 @@ class Accounting:
         for memo, held in self._handler.compactors.memo_bytes().items():
             metrics.memo_bytes.labels(memo).set(held)
         metrics.store_bytes.labels("embeddings").set(self._handler.compactors.store_bytes)
+        metrics.store_bytes.labels("index").set(self._handler.compactors.index_bytes)
 
     def _report(self, report: Report, *, prevented: bool) -> None:
         metrics = self._metrics

@@ -116,8 +116,15 @@ class Admission:
         if not self.switch.on:
             return replace(default, mode="off")
         field, xargs = getattr(request, "lam", None), getattr(request, "vllm_xargs", None)
-        has_encoder = self.handler.compactors.encoder is not None
-        options = request_options(default, header=box.options_header, field=field, xargs=xargs, has_encoder=has_encoder)
+        compactors = self.handler.compactors
+        options = request_options(
+            default,
+            header=box.options_header,
+            field=field,
+            xargs=xargs,
+            has_encoder=compactors.encoder is not None,
+            has_basis=compactors.has_basis,
+        )
         if self._seam.harmony and options.mode != "off":
             raise OptionError("lam", options.mode, "off: the plugin cannot see how this model's prompts are rendered")
         return options

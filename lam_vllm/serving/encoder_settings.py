@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from lam_vllm.encoders.device import WANTED, Wanted
 from lam_vllm.errors import OptionError
 from lam_vllm.serving.numbers import number_setting
 
-NAMES = ("encoder", "threads", "cpus", "audit_rate")
+NAMES = ("encoder", "device", "threads", "cpus", "audit_rate")
 AUDIT_RATE = 0.001
 CPUS_A_THREAD = 4
 """Unless said otherwise one core in so many encodes: the rest is the server's."""
@@ -17,7 +18,7 @@ CPUS_A_THREAD = 4
 
 @dataclass(frozen=True, slots=True)
 class EncoderSettings:
-    """`name` is None where there is no encoder. `threads` encode, on `cpus` (None: any).
+    """`name` is None where there is no encoder. `threads` encode, on `cpus` (None: any); the model is on `device`.
 
     `audit_rate` is the share of requests that are decided again, off their path, by canonical embeddings alone.
     """
@@ -26,6 +27,7 @@ class EncoderSettings:
     threads: int = 1
     cpus: frozenset[int] | None = None
     audit_rate: float = AUDIT_RATE
+    device: Wanted = "auto"
 
 
 def encoder_settings(
@@ -42,7 +44,18 @@ def encoder_settings(
         _threads(given["threads"], name_of("threads")),
         _cpus(given["cpus"], name_of("cpus")),
         number_setting(given["audit_rate"], name_of("audit_rate"), default=AUDIT_RATE, least=0, most=1),
+        _device(given["device"], name_of("device")),
     )
+
+
+def _device(text: str, name: str) -> Wanted:
+    """Whether a GPU can be used is seen where the encoder is loaded."""
+    if not text:
+        return "auto"
+    for wanted in WANTED:
+        if text == wanted:
+            return wanted
+    raise OptionError(name, text, "one of " + ", ".join(WANTED))
 
 
 def _threads(text: str, name: str) -> int:

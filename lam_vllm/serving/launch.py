@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 from typing import NoReturn
 
+from lam_vllm.encoders.device import choose_device
 from lam_vllm.errors import LamError, MissingExtraError, OptionError, UnsupportedServerError
 from lam_vllm.serving.settings import KEY_PLACES, SETTINGS, Settings, key_of, server_settings, variable
 from lam_vllm.serving.store_settings import KEY
@@ -70,7 +71,8 @@ def settings_of(
     `on` as in `server_settings`.
 
     Raises:
-        OptionError: a `--lam-*` flag is unknown, has no value, or has one it cannot have.
+        OptionError: a `--lam-*` flag is unknown, has no value, or has one it cannot have; or no GPU can be used and the
+            device is to be one.
         InputFileError: `--lam-config` names no readable YAML mapping.
     """
     rest, flags = split_flags(argv)
@@ -79,7 +81,10 @@ def settings_of(
     def name_of(name: str) -> str:
         return _flag(name) if name in flags else variable(name)
 
-    return rest, prepared, server_settings(prepared, name_of, on=on), name_of
+    settings = server_settings(prepared, name_of, on=on)
+    if settings.encoder.device == "cuda":  # seen before an engine is started; the worker looks again
+        choose_device("cuda", name_of("device"))
+    return rest, prepared, settings, name_of
 
 
 def processes_asked_for(arguments: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from lam_vllm.config import CompactorConfig, make_config
+from lam_vllm.config import NO_BASIS, CompactorConfig, make_config
 from lam_vllm.errors import OptionError
 
 Mode = Literal["off", "on", "observe"]
@@ -16,6 +16,7 @@ CONFIG_FIELDS = (
     "profile",
     "algorithm",
     "threshold_cos",
+    "search",
     "observations",
     "exclude_tools",
     "min_tokens",
@@ -36,7 +37,7 @@ _NEEDS_ENCODER = (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to do with one request: `config` decides the bytes, `store` whether removed text is kept for look-ups.
+    """What to do with one request: `config` decides the bytes, `store` whether something is kept for look-ups.
 
     `usage` adds the original prompt tokens to the usage of the answer; `asked` says that the request itself asked to be
     compacted, or not to be: by `enabled`, by a profile, or by any option where the server is off.
@@ -47,6 +48,11 @@ class Options:
     store: bool
     usage: bool = False
     asked: bool = False
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the texts that are removed, and an index of the windows, are kept."""
+        return self.store and self.mode == "on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,7 @@ def request_options(
     field: Any = None,
     xargs: Mapping[str, Any] | None = None,
     has_encoder: bool = False,
+    has_basis: bool = False,
 ) -> Options:
     """The options of a request: header over body field over `vllm_xargs` over `default`, key by key.
 
@@ -72,16 +79,16 @@ def request_options(
     named.
 
     Raises:
-        OptionError: a carrier cannot be read, an option does not exist or has a value it cannot have, or the profile
-            needs an encoder and there is none. The field is the name as the user wrote it.
+        OptionError: a carrier cannot be read, an option does not exist or has a value it cannot have, the profile needs
+            an encoder and there is none, or the search a basis of its. The field is the name as the user wrote it.
     """
     given = _merged(header, field, xargs)
     if given is None:
         return replace(default, mode="off", asked=True)
-    return overlaid(default, given, has_encoder=has_encoder) if given else default
+    return overlaid(default, given, has_encoder=has_encoder, has_basis=has_basis) if given else default
 
 
-def overlaid(default: Options, given: Mapping[str, Given], *, has_encoder: bool) -> Options:
+def overlaid(default: Options, given: Mapping[str, Given], *, has_encoder: bool, has_basis: bool) -> Options:
     """`default` with the options that are given, by option name. Raises as `request_options`."""
     for key, entry in given.items():
         if key not in FIELDS:
@@ -91,11 +98,17 @@ def overlaid(default: Options, given: Mapping[str, Given], *, has_encoder: bool)
     mode = _mode(given["enabled"]) if "enabled" in given else implied
     config = _config(default.config, given)
     if config.profile in ("guarded", "paper") and not has_encoder:
-        name = given["profile"].name if "profile" in given else "profile"
-        raise OptionError(name, config.profile, _NEEDS_ENCODER)
+        raise OptionError(_name(given, "profile"), config.profile, _NEEDS_ENCODER)
+    if config.search == "pruned" and config.profile != "exact" and has_encoder and not has_basis:
+        raise OptionError(_name(given, "search"), config.search, NO_BASIS)
     store, usage = (_flag(given, name, getattr(default, name)) for name in FLAGS)
     asked = mode != default.mode or not given.keys().isdisjoint(ASKING)
     return Options(mode, config, store, usage, asked)
+
+
+def _name(given: Mapping[str, Given], field: str) -> str:
+    """What the user called this option, or its plain name where the default says it."""
+    return given[field].name if field in given else field
 
 
 def _merged(header: str | None, field: Any, xargs: Mapping[str, Any] | None) -> dict[str, Given] | None:

@@ -63,8 +63,8 @@ def model_defaults(values: Any, default: Options) -> dict[str, Options]:
 def _model_default(name: str, value: Any, default: Options) -> Options:
     path = f"models.{name}"
     given = given_in(value, path)
-    # Whether there is an encoder is checked where the compactors are made: it may be loaded for this model.
-    options = overlaid(default, given, has_encoder=True)
+    # Whether there is an encoder, with a basis, is checked where the compactors are made: it may be loaded for this.
+    options = overlaid(default, given, has_encoder=True, has_basis=True)
     if given.keys().isdisjoint(ASKING):  # an operator's `store: false` says how, not whether
         options = replace(options, mode=default.mode)
     if options.config.observations != "tool":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from lam_vllm.compactors import Compactors
 from lam_vllm.encoders.base import Encoder
 from lam_vllm.encoders.load import DEFAULT_ENCODER
-from lam_vllm.errors import EncoderError
+from lam_vllm.errors import EncoderError, OptionError
 from lam_vllm.metrics import Metrics
 from lam_vllm.pool import Pool
 from lam_vllm.records import open_records
@@ -20,7 +20,7 @@ from lam_vllm.serving.settings import Settings
 from lam_vllm.serving.tracing import CompactionSpans
 from lam_vllm.serving.warming import Warming
 from lam_vllm.serving.work import Compactions, Handler
-from lam_vllm.stores.base import KINDS
+from lam_vllm.stores.base import KINDS, Kind
 from lam_vllm.tokens import PortableTokenizer
 from lam_vllm.worker import EncoderFacts, Setup, WorkerClient
 
@@ -79,11 +79,14 @@ def build_compactions(
     `count_tokens` and `portable` are the served model's tokenizer, here and for the other process.
 
     Raises:
+        OptionError: a device is wanted for an encoder that is not there.
         EncoderError: the encoder cannot be loaded, or the tokenizer cannot be given to its process.
     """
     here = Compactors(count_tokens, None, tokenizer_name, settings.limits.memo_bytes)
     encoder, needed = settings.encoder, settings.profiles & {"guarded", "paper"}
     if encoder.name is None and not needed:
+        if encoder.device == "cuda":
+            raise OptionError("device", "cuda", "auto or cpu, or an encoder beside it: --lam-encoder NAME")
         return Compactions(here)
     name = encoder.name or DEFAULT_ENCODER
     setup = Setup(
@@ -95,6 +98,7 @@ def build_compactions(
         store=settings.store,
         key=key,
         memo_bytes=settings.limits.memo_bytes,
+        device=encoder.device,
     )
     try:
         return Compactions(here, _worker(setup, settings, metrics))
@@ -112,6 +116,7 @@ def _worker(setup: Setup, settings: Settings, metrics: Metrics) -> WorkerClient:
         setup,
         metrics.worker_restarts.inc,
         on_store_error=metrics.store_errors.labels("embeddings").inc,
+        on_index_error=metrics.store_errors.labels("index").inc,
         stuck_seconds=settings.limits.time_limit_seconds,
     )
 
@@ -134,8 +139,7 @@ def build_service(
         OptionError: the store cannot be opened.
     """
     records = open_records(settings.store, key, metrics.store_errors.labels("records").inc)
-    shared = compactors.client is not None and settings.store.url is not None
-    for store in KINDS if shared else ("records",):
+    for store in _kinds(settings, compactors):
         metrics.store_cap_bytes.labels(store).set(settings.store.max_bytes)
     handler = Handler(compactors, PrefixWatch(), records)
     for options in (settings.options, *settings.rollout.models.values()):
@@ -144,3 +148,10 @@ def build_service(
     admission = Admission(settings, handler, pool, metrics, seam)
     warming = Warming(compactors, pool, admission.accounting)
     return Service(settings, admission, handler, warming, pool, metrics, vllm_version, processes, alone)
+
+
+def _kinds(settings: Settings, compactors: Compactions) -> Sequence[Kind]:
+    """What is kept here: embeddings only where they are shared, an index only where something is embedded."""
+    if compactors.client is None:
+        return ("records",)
+    return KINDS if settings.store.url is not None else ("records", "index")

@@ -124,7 +124,7 @@ def _options(
         for name in FIELDS
         if variable(name) in environment
     }
-    options = overlaid(base, given, has_encoder=True)
+    options = overlaid(base, given, has_encoder=True, has_basis=True)
     if options.config.observations != "tool":
         raise OptionError(name_of("observations"), options.config.observations, "tool; a request may ask for tool+user")
     implied: Mode = "on" if on or options.config.profile else "off"

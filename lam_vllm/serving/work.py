@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lam_vllm.compactor import Compactor
 from lam_vllm.compactors import Compactors
 from lam_vllm.config import CompactorConfig, resolved_config
-from lam_vllm.encoders.base import Encoder
+from lam_vllm.encoders.base import Encoder, traits_of
 from lam_vllm.errors import EncoderError, WorkerLostError
 from lam_vllm.messages import quick_digests
 from lam_vllm.pool import Lane
@@ -19,7 +20,7 @@ from lam_vllm.serving.options import Options
 from lam_vllm.serving.prefix_watch import Cause, PrefixWatch
 from lam_vllm.types import Compaction, Decision, Message, Outcome, Reason, Report
 from lam_vllm.worker import EncoderFacts, WorkerClient, WorkerCompactor
-from lam_vllm.worker.jobs import Held
+from lam_vllm.worker.jobs import Forget, Held
 
 logger = logging.getLogger(__name__)
 
@@ -57,19 +58,28 @@ class Compactions:
         """The encoder, or what is known of the worker's."""
         return self.client.facts if self.client is not None else self.here.encoder
 
+    @property
+    def has_basis(self) -> bool:
+        """Whether the encoder's profile names a basis, so that a search can be `pruned`."""
+        encoder = self.encoder
+        if encoder is None:
+            return False
+        return (encoder.basis if isinstance(encoder, EncoderFacts) else traits_of(encoder).basis) is not None
+
     def get(self, config: CompactorConfig, *, index: bool = False) -> Compactor | WorkerCompactor:
-        """The compactor of this config. With `index` the worker keeps what it embeds searchable, off the request's path.
+        """The compactor of this config. With `index` the worker makes what it embeds searchable, off anybody's path.
 
         Raises:
             MissingExtraError: its profile needs an encoder and there is none.
         """
         if self.client is None or self.resolved(config).profile == "exact":
             return self.here.get(config)
-        return WorkerCompactor(config, self.client)
+        return WorkerCompactor(config, self.client, index=index)
 
     def resolved(self, config: CompactorConfig) -> CompactorConfig:
         """The config with its profile and threshold filled in. Raises as `get`."""
-        return resolved_config(config, self.encoder.threshold_cos if self.encoder is not None else None)
+        threshold_cos = self.encoder.threshold_cos if self.encoder is not None else None
+        return resolved_config(config, threshold_cos, has_basis=self.has_basis)
 
     def lane(self, config: CompactorConfig) -> Lane:
         """Where work under this config runs: apart from what encodes, if it never does."""
@@ -79,6 +89,23 @@ class Compactions:
     def store_bytes(self) -> int:
         """Bytes of embeddings in the store that processes share; 0 where there is none."""
         return self.client.held.store_bytes if self.client is not None else 0
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of what can be searched, as far as they are known; 0 without a worker."""
+        return self.client.held.index_bytes if self.client is not None else 0
+
+    def forget(self, salt: str) -> None:
+        """Delete every index under this salt, those that wait to be written too. Waits for the worker.
+
+        Raises:
+            StoreError: the store cannot be written now, or cannot say yet that they are gone.
+            RuntimeError: anything else failed in the worker.
+        """
+        if self.client is None:
+            return
+        with suppress(WorkerLostError):  # nothing waits in a process that is no more
+            self.client.submit(Forget(salt)).result()
 
     def memo_bytes(self) -> dict[str, int]:
         """Bytes held by the memos of both processes."""
@@ -129,14 +156,14 @@ class Handler:
         `guard_band`: it does not.
         """
 
-        def digest(**how: bool) -> str:
-            fresh = self.compactors.get(config).compact(given, salt=salt, use_memo=False, **how)
+        def digest(*, canonical: bool = False) -> str:
+            fresh = self.compactors.get(config).compact(given, salt=salt, use_memo=False, canonical=canonical)
             return quick_digests(fresh.messages, salt)[-1]
 
-        canonical = digest(canonical=True)
-        if canonical == emitted:
+        right = digest(canonical=True)
+        if right == emitted:
             return None
-        return "defect" if digest() == canonical else "guard_band"
+        return "defect" if digest() == right else "guard_band"
 
     def note_off(self, messages: Sequence[Message], salt: str) -> Cause | None:
         """Remember that the originals went through because compaction was off; why that broke a prefix, or None."""

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from lam_vllm.errors import LamError
 
-Kind = Literal["records", "embeddings"]
-KINDS: tuple[Kind, ...] = ("records", "embeddings")
+Kind = Literal["records", "embeddings", "index"]
+KINDS: tuple[Kind, ...] = ("records", "embeddings", "index")
 
 REDIS_SCHEMES = frozenset({"redis", "rediss", "unix", "valkey", "valkeys"})
 SCHEMES = frozenset({"", "sqlite", *REDIS_SCHEMES})
@@ -92,6 +92,13 @@ class Rows(Protocol):
 
         Raises:
             StoreError: the store cannot be written now, and none of them is kept.
+        """
+
+    def delete_many(self, keys: Sequence[bytes]) -> None:
+        """Delete the rows under these keys, if they are there.
+
+        Raises:
+            StoreError: the store cannot be written now; what was deleted is not known.
         """
 
     def delete_group(self, group: bytes) -> int:

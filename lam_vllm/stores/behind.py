@@ -14,6 +14,8 @@ logger = logging.getLogger(__name__)
 
 MAX_PENDING_BYTES = 64_000_000
 """Rows that wait to be written; one for which there is no room is lost."""
+MAX_GONE = 10_000
+"""Keys that wait to be deleted; past so many the oldest rows stay until they are too old."""
 BATCH_BYTES = 4_000_000
 BATCH_ROWS = 1_000
 PAUSE_SECONDS = 2.0
@@ -27,8 +29,9 @@ CLOSE_SECONDS = 2.0
 class RowsBehind:
     """Rows of a slow store. `put_many` never waits and never fails, `get_many` waits for one answer at most.
 
-    A row is readable as soon as it was put. `on_error` is told of each try of the store that failed, of each read that
-    failed because it is left alone, and of each row that was lost because too many waited.
+    A row is readable as soon as it was put, and gone as soon as it was deleted. `on_error` is told of each try of the
+    store that failed, of each read that failed because it is left alone, and of each row that was lost, or not deleted,
+    because too many waited.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class RowsBehind:
         self._max_pending = max_pending_bytes
         self._pending: OrderedDict[bytes, Row] = OrderedDict()
         self._pending_bytes = 0
+        self._gone: OrderedDict[bytes, object] = OrderedDict()  # keys to delete, each with a token of its own
         self._changed = Condition()
         self._writing = Lock()  # held while rows are on their way, so that a deletion comes before or after them
         self._again_at = self._refresh_at = 0.0
@@ -68,7 +72,8 @@ class RowsBehind:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of these keys; see `Rows`. Fails at once while the store is left alone."""
         with self._changed:
-            waiting = {key: row.value for key in keys if (row := self._pending.get(key)) is not None}
+            waiting: dict[bytes, bytes | None] = dict.fromkeys(key for key in keys if key in self._gone)
+            waiting |= {key: row.value for key in keys if (row := self._pending.get(key)) is not None}
         asked = [key for key in keys if key not in waiting]
         found = waiting | dict(zip(asked, self._read(asked), strict=True)) if asked else waiting
         return [found[key] for key in keys]
@@ -83,8 +88,22 @@ class RowsBehind:
                 if self._closed or self._pending_bytes + more > self._max_pending:
                     lost += 1
                     continue
+                self._gone.pop(row.key, None)
                 self._pending[row.key] = row
                 self._pending_bytes += more
+            self._changed.notify_all()
+        if lost:
+            self._on_error(lost)
+
+    def delete_many(self, keys: Sequence[bytes]) -> None:
+        """Let these rows be deleted, after what waits to be written; never waits for the store."""
+        with self._changed:
+            self._forget([self._pending[key] for key in dict.fromkeys(keys) if key in self._pending])
+            for key in keys:
+                self._gone[key] = object()
+            lost = len(self._gone) if self._closed else max(0, len(self._gone) - MAX_GONE)
+            for _ in range(lost):
+                self._gone.popitem(last=False)
             self._changed.notify_all()
         if lost:
             self._on_error(lost)
@@ -116,9 +135,9 @@ class RowsBehind:
         self._rows.check_integrity()
 
     def flush(self, seconds: float) -> bool:
-        """Wait until nothing waits to be written; whether that came about in so many seconds."""
+        """Wait until nothing waits to be written or deleted; whether that came about in so many seconds."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._pending, seconds)
+            return self._changed.wait_for(lambda: not self._waits, seconds)
 
     def close(self) -> None:
         """Write what can be written within `CLOSE_SECONDS`, then let go of the store. Idempotent."""
@@ -127,8 +146,9 @@ class RowsBehind:
             self._changed.notify_all()
         self._thread.join(CLOSE_SECONDS)
         with self._changed:
-            lost = len(self._pending)
+            lost = len(self._pending) + len(self._gone)
             self._forget(list(self._pending.values()))
+            self._gone.clear()
         if lost:
             self._on_error(lost)
         if not self._thread.is_alive():
@@ -149,13 +169,17 @@ class RowsBehind:
         """Seconds for which the store is still left alone; not above 0 where it may be tried."""
         return self._again_at - time.monotonic()
 
+    @property
+    def _waits(self) -> bool:
+        return bool(self._pending or self._gone)
+
     def _work(self) -> None:
         """Write what waits, and refresh now and then, until closed and empty, or closed and failing."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._pending or self._closed, self._refresh_at - time.monotonic())
+                self._changed.wait_for(lambda: self._waits or self._closed, self._refresh_at - time.monotonic())
                 self._changed.wait_for(lambda: self._closed, self._resting)
-                if self._closed and (not self._pending or self._resting > 0):
+                if self._closed and (not self._waits or self._resting > 0):
                     return
             try:
                 self._step()
@@ -165,6 +189,8 @@ class RowsBehind:
     def _step(self) -> None:
         if self._pending:
             self._write()
+        if self._gone and not self._pending:  # what takes the place of a row comes before its end
+            self._delete()
         if time.monotonic() >= self._refresh_at:
             self._refresh_at = time.monotonic() + REFRESH_SECONDS
             self._rows.refresh()
@@ -179,6 +205,17 @@ class RowsBehind:
             self._rows.put_many(batch)
             with self._changed:
                 self._forget(batch)
+
+    def _delete(self) -> None:
+        with self._writing:
+            with self._changed:
+                batch = list(self._gone.items())[:BATCH_ROWS]
+            self._rows.delete_many([key for key, _ in batch])
+            with self._changed:
+                for key, token in batch:
+                    if self._gone.get(key) is token:
+                        del self._gone[key]
+                self._changed.notify_all()
 
     def _forget(self, rows: Sequence[Row]) -> None:
         """These wait no longer, unless they were put again meanwhile; called with the lock held."""

@@ -47,6 +47,12 @@ class MemoryRows:
                 while self.nbytes > self._max_bytes:
                     self._drop(next(iter(self._rows)))
 
+    def delete_many(self, keys: Sequence[bytes]) -> None:
+        """Delete these rows; see `Rows`."""
+        with self._lock:
+            for key in keys:
+                self._drop(key)
+
     def delete_group(self, group: bytes) -> int:
         """Delete the rows of the group; see `Rows`. This process keeps those of no other kind here."""
         with self._lock:

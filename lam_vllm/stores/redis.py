@@ -8,7 +8,7 @@ from typing import Any
 
 from lam_vllm.errors import MissingExtraError
 from lam_vllm.stores.base import KINDS, Kind, Row, StoreError
-from lam_vllm.stores.redis_scripts import CHECK, DELETE, PUT, STEP
+from lam_vllm.stores.redis_scripts import CHECK, DELETE, DROP, PUT, STEP
 
 TIMEOUT_SECONDS = 0.5
 """How long a connection, and an answer, is waited for."""
@@ -31,7 +31,8 @@ class RedisRows:
         self._limits = max_bytes, max(1, round(1000 * retention_seconds))
         self._max_bytes = max_bytes
         self._client, self._error = _client(url)
-        self._put, self._delete, self._check = map(self._client.register_script, (PUT, DELETE, CHECK))
+        scripts = PUT, DROP, DELETE, CHECK
+        self._put, self._drop, self._delete, self._check = map(self._client.register_script, scripts)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of these keys; see `Rows`."""
@@ -48,6 +49,13 @@ class RedisRows:
             dropped = self._put_some(fields)
             while dropped == STEP:
                 dropped = self._put_some([])
+
+    def delete_many(self, keys: Sequence[bytes]) -> None:
+        """Delete these rows; see `Rows`."""
+        with self._asking():
+            for start in range(0, len(keys), STEP):
+                some = [key.hex() for key in keys[start : start + STEP]]
+                self.nbytes = int(self._drop(keys=[self._prefix], args=some))
 
     def delete_group(self, group: bytes) -> int:
         """Delete the rows of the group; see `Rows`."""

@@ -76,6 +76,16 @@ return {total(), dropped}
 """
 )
 
+DROP = (
+    _COMMON
+    + """
+for _, key in ipairs(ARGV) do
+    drop(key)
+end
+return total()
+"""
+)
+
 DELETE = (
     _STEP
     + """

@@ -34,6 +34,10 @@ class SealedRows:
         """See `Rows`. Raises as `Rows.put_many`."""
         self._rows.put_many([Row(row.key, row.group, self._sealed(row)) for row in rows])
 
+    def delete_many(self, keys: Sequence[bytes]) -> None:
+        """See `Rows`. Raises as `Rows.delete_many`."""
+        self._rows.delete_many(keys)
+
     def delete_group(self, group: bytes) -> int:
         """See `Rows`. Raises as `Rows.delete_group`."""
         return self._rows.delete_group(group)

@@ -47,6 +47,8 @@ INSERT INTO rows (kind, key, tenant, written, size, value) VALUES (?, ?, ?, ?, ?
 ON CONFLICT (kind, key) DO UPDATE SET
     tenant = excluded.tenant, written = excluded.written, size = excluded.size, value = excluded.value
 """
+_KNOWN = "INSERT OR IGNORE INTO totals VALUES (?, 0)"
+"""A file of an earlier version does not count this kind yet."""
 
 
 class SqliteRows:
@@ -87,6 +89,7 @@ class SqliteRows:
         now = self._clock()
         kept = [row for row in rows if row.cost <= self._max_bytes]
         with self._file.writing() as file:
+            file.execute(_KNOWN, (self._kind,))
             for place, row in enumerate(kept):  # each a little later than the one before
                 written = now + place * 1e-6
                 file.execute(_PUT, (self._kind, row.key, row.group, written, row.cost, row.value))
@@ -94,6 +97,16 @@ class SqliteRows:
             nbytes = self._total(file)
         self.nbytes = nbytes
         if dropped:
+            self._log_holds_dropped = True
+
+    def delete_many(self, keys: Sequence[bytes]) -> None:
+        """Delete these rows; see `Rows`. Their text is in no file any more after the next `refresh`."""
+        with self._file.writing() as file:
+            for key in keys:
+                file.execute("DELETE FROM rows WHERE kind = ? AND key = ?", (self._kind, key))
+            nbytes = self._total(file)
+        self.nbytes = nbytes
+        if keys:
             self._log_holds_dropped = True
 
     def delete_group(self, group: bytes) -> int:
@@ -138,7 +151,8 @@ class SqliteRows:
         self._file.close()
 
     def _total(self, file: sqlite3.Connection) -> int:
-        (total,) = file.execute("SELECT bytes FROM totals WHERE kind = ?", (self._kind,)).fetchone()
+        query = "SELECT coalesce(sum(bytes), 0) FROM totals WHERE kind = ?"
+        (total,) = file.execute(query, (self._kind,)).fetchone()
         return int(total)
 
     def _drop_old(self, file: sqlite3.Connection) -> int:

@@ -9,10 +9,11 @@ import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from threading import Lock, Thread
 from time import sleep
-from typing import cast
+from typing import NoReturn, cast
 
 from lam_vllm.compactors import Compactors
 from lam_vllm.encoders.pool import EncoderPool, open_pool
@@ -21,19 +22,29 @@ from lam_vllm.messages import changed_texts
 from lam_vllm.pool import THREADS
 from lam_vllm.tokens import portable_token_counter
 from lam_vllm.types import Work
+from lam_vllm.worker.indexing import find, open_indexer
 from lam_vllm.worker.jobs import (
     HEARTBEAT_SECONDS,
+    Answer,
     Compact,
     Compacted,
     EncoderFacts,
     Failure,
+    Forget,
+    Forgotten,
     Held,
     Job,
+    Search,
+    Searched,
     Setup,
+    Warm,
     Warmed,
 )
 
 logger = logging.getLogger(__name__)
+
+JOBS = sum(THREADS.values()) - THREADS["exact"]
+"""As many at once as threads of the server wait for: a deletion never waits for compactions."""
 
 
 def main() -> None:
@@ -68,10 +79,10 @@ class Count:
 
 
 class Worker:
-    """The encoder, the compactors, and the threads in which requests wait for them."""
+    """The encoder, the compactors, the indexes, and the threads in which requests wait for them."""
 
     def __init__(self, setup: Setup, connection: Connection[object, object]) -> None:
-        self._store_errors = Count()
+        self._store_errors, self._index_errors = Count(), Count()
         self._pool = open_pool(
             setup.encoder,
             setup.threads,
@@ -79,7 +90,9 @@ class Worker:
             store=setup.store,
             key=setup.key,
             on_error=self._store_errors.add,
+            device=setup.device,
         )
+        self._indexer = open_indexer(setup, self._pool, self._index_errors.add)
         self._compactors = Compactors(
             portable_token_counter(setup.tokenizer), self._pool, setup.tokenizer_name, setup.memo_bytes
         )
@@ -87,17 +100,24 @@ class Worker:
         self._sending = Lock()
         self._failures_seen: set[type[BaseException]] = set()
         Thread(target=self._beat, name="lam-heartbeat", daemon=True).start()
-        connection.send(_facts(self._pool, setup.threads))
+        connection.send(_facts(self._pool, setup))
 
     def serve(self) -> None:
-        """Take jobs until the server is gone; what is under way then is of no use to anybody."""
-        threads = ThreadPoolExecutor(THREADS["encoder"] + THREADS["background"], thread_name_prefix="lam-compactor")
+        """Take jobs until the server is gone, or ends this process; what is under way then is of no use to anybody."""
+        signal.signal(signal.SIGTERM, lambda *_: self._end())
+        threads = ThreadPoolExecutor(JOBS, thread_name_prefix="lam-compactor")
         while True:
             try:
                 number, job = cast("tuple[int, bytes]", self._connection.recv())
             except (EOFError, OSError):
-                os._exit(0)
+                self._end()
             threads.submit(self._answer, number, job)
+
+    def _end(self) -> NoReturn:
+        """Write the indexes that wait, if that is soon done."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self._indexer.close()
+        os._exit(0)
 
     def _beat(self) -> None:
         while True:
@@ -136,15 +156,32 @@ class Worker:
             pool.batch_seconds,
             pool.shared_bytes,
             self._store_errors.total,
+            self._indexer.nbytes,
+            self._index_errors.total,
         )
 
-    def _do(self, job: Job) -> Compacted | Warmed:
-        compactor = self._compactors.get(job.config)
+    def _do(self, job: Job) -> Answer:
         if isinstance(job, Compact):
-            compaction = compactor.compact(job.messages, salt=job.salt, use_memo=job.use_memo, canonical=job.canonical)
-            changes = changed_texts(job.messages, compaction.messages)
-            return Compacted(changes, compaction.decisions, compaction.report)
-        work = Work()
+            return self._compact(job)
+        if isinstance(job, Search):
+            return Searched(find(job, self._compactors, self._indexer, self._pool))
+        if isinstance(job, Forget):
+            self._indexer.forget(job.salt)
+            return Forgotten()
+        return self._warm(job)
+
+    def _compact(self, job: Compact) -> Compacted:
+        compaction = self._compactors.get(job.config).compact(
+            job.messages,
+            salt=job.salt,
+            use_memo=job.use_memo,
+            canonical=job.canonical,
+            keep=partial(self._indexer.put, job.salt) if job.index else None,
+        )
+        return Compacted(changed_texts(job.messages, compaction.messages), compaction.decisions, compaction.report)
+
+    def _warm(self, job: Warm) -> Warmed:
+        compactor, work = self._compactors.get(job.config), Work()
         if job.messages is not None:
             work = compactor.warm(job.messages, salt=job.salt)
         elif job.text is not None:
@@ -152,7 +189,7 @@ class Worker:
         return Warmed(work)
 
 
-def _facts(pool: EncoderPool, threads: int) -> EncoderFacts:
+def _facts(pool: EncoderPool, setup: Setup) -> EncoderFacts:
     return EncoderFacts(
         pool.name,
         pool.fingerprint,
@@ -160,8 +197,11 @@ def _facts(pool: EncoderPool, threads: int) -> EncoderFacts:
         pool.window_tokens,
         pool.threshold_cos,
         pool.fast,
-        threads,
+        setup.threads,
         os.getpid(),
+        pool.traits.basis,
+        pool.traits.device.kind,
+        setup.device_reason or pool.traits.device.reason,
     )
 
 

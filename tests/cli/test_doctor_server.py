@@ -141,11 +141,16 @@ def test_the_encoder_and_its_worker_are_shown_and_a_restart_is_wrong() -> None:
         "reason": "configured",
         "fast_pass": "bf16",
         "fast_pass_reason": "quickest",
+        "device": "cpu",
+        "device_reason": "torch sees no GPU",
         "process": 7,
     }
     shown = {finding.what: finding for finding in encoder({**facts, "restarts": 0})}
     assert shown["server: encoder name"].why == "configured"
     assert shown["server: encoder fast_pass"].why == "quickest"
+    device = shown["server: encoder device"]
+    assert (device.found, device.why) == ("cpu", "torch sees no GPU")
+    assert not any(what.endswith("reason") for what in shown)
     assert shown["server: worker restarts"].found == "0"
     (restarts,) = [finding for finding in encoder({**facts, "restarts": 2}) if finding.wrong]
     assert restarts.found == "2" and "--lam-threads" in restarts.remedy

@@ -68,7 +68,7 @@ class TwoPassBag(BagOfWords):
 
 
 def noisy_pass(noise: float, batch: int = 4) -> FastPass:
-    """The fast pass of `TwoPassBag(noise)`, its band proved: |a'b' - ab| <= |a' - a| + |b' - b|, and scaling a row back
-    to unit length moves it by no more than the noise did."""
+    """The fast pass of `TwoPassBag(noise)`, its band and its error proved: |a'b' - ab| <= |a' - a| + |b' - b|, and
+    scaling a row back to unit length moves it by no more than the noise did."""
     way = Pass(f"noisy, batches of {batch}", "noisy", batch)
-    return FastPass(way, 4 * noise + 1e-4, {way.label: 1.0}, "made")
+    return FastPass(way, 4 * noise + 1e-4, {way.label: 1.0}, "made", 2 * noise + 1e-6)

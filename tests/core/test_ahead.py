@@ -16,6 +16,7 @@ from lam_vllm.encoders.base import Encoded, OnePass
 from lam_vllm.encoders.request import RequestEncoder
 from lam_vllm.evaluation.corpus import Run
 from lam_vllm.lines import cut_text
+from lam_vllm.ops.arrays import HOST
 from lam_vllm.stopwatch import Stopwatch
 from lam_vllm.types import Embedding
 from lam_vllm.windows import fixed_windows, line_windows
@@ -29,6 +30,7 @@ class Asked:
     """`Embeddings` that keep what they were told of early, and what was then asked for."""
 
     guard_band = 0.0
+    arrays = HOST
 
     def __init__(self) -> None:
         self.encoded = Encoded()
@@ -53,7 +55,7 @@ class AskedBag(BagOfWords):
         super().__init__()
         self.embeddings_of: list[Asked] = []
 
-    def embeddings(self, salt: str) -> Asked:
+    def embeddings(self, salt: str, *, canonical_only: bool = False, background: bool = False) -> Asked:
         self.embeddings_of.append(Asked())
         return self.embeddings_of[-1]
 

@@ -11,7 +11,7 @@ from time import sleep
 import numpy as np
 import pytest
 
-from lam_vllm.encoders.base import BatchEncoder, Embedder, Encoder, Pass
+from lam_vllm.encoders.base import BatchEncoder, Embedder, Encoder, Pass, traits_of
 from lam_vllm.encoders.pool import EncoderPool
 from lam_vllm.encoders.two_pass import FastPass
 from lam_vllm.errors import EncoderError
@@ -82,6 +82,17 @@ def test_each_embedding_is_of_the_way_that_was_asked_for(threads: int, batch: in
     assert (embeddings.encoded.once, embeddings.encoded.again) == (len(WORDS), len(canonical))
 
 
+def test_how_far_its_embeddings_may_be_from_canonical_is_known() -> None:
+    bag = TwoPassBag()
+    with pool_of(bag) as pool:
+        assert traits_of(pool).embedding_error == noisy_pass(bag.noise).embedding_error > 0
+        apart = [np.linalg.norm(pool.embeddings("").embed(text) - pool.encode(text)) for text in WORDS]
+        assert 0 < max(apart) <= traits_of(pool).embedding_error
+        assert traits_of(bag).embedding_error == 0.0
+    with pool_of(bag, FastPass(bag.passes()[0], 0.0, {}, "made")) as pool:
+        assert traits_of(pool).embedding_error == 0.0
+
+
 def test_a_way_that_is_canonical_encodes_each_text_once_and_by_itself() -> None:
     bag = TwoPassBag()
     with pool_of(bag, FastPass(bag.passes()[0], 0.0, {}, "made")) as pool:
@@ -91,6 +102,42 @@ def test_a_way_that_is_canonical_encodes_each_text_once_and_by_itself() -> None:
             assert embeddings.canonical(text) is embeddings.embed(text)
     assert bag.fast == {}
     assert bag.canonical == dict.fromkeys(WORDS, 1)
+
+
+@pytest.mark.parametrize("canonical_way", [False, True])
+def test_canonical_only_means_that_nothing_is_embedded_in_another_way(canonical_way: bool) -> None:
+    bag = TwoPassBag()
+    way = FastPass(bag.passes()[0], 0.0, {}, "made") if canonical_way else None
+    with pool_of(bag, way, threads=2) as pool:
+        embeddings = pool.embeddings("", canonical_only=True)
+        assert embeddings.guard_band == 0.0
+        embeddings.prepare(WORDS)
+        for text in WORDS:
+            assert embeddings.embed(text).tobytes() == TwoPassBag().encode(text).tobytes()
+            assert embeddings.canonical(text) is embeddings.embed(text)
+        assert (bag.fast, bag.canonical) == ({}, dict.fromkeys(WORDS, 1))
+        assert (embeddings.encoded.once, embeddings.encoded.again) == (len(WORDS), 0)
+        pool.embeddings("").canonical(WORDS[0])
+    assert bag.canonical[WORDS[0]] == 1, "remembered for those who ask in both ways"
+
+
+def test_what_is_asked_for_in_the_background_comes_after_every_request() -> None:
+    gate, order = Gate(), list[str]()
+
+    def before(texts: Sequence[str]) -> None:
+        order.extend(texts)
+        gate(texts)
+
+    bag = TwoPassBag(before=before)
+    with pool_of(bag, noisy_pass(bag.noise, 1)) as pool:
+        behind = pool.embeddings("", background=True)
+        behind.prepare(WORDS[:3])
+        assert gate.entered.wait(10)
+        request = pool.embeddings("")
+        request.prepare([300 * word for word in WORDS[5:10]])  # no small one, which would go first anyway
+        gate.open.set()
+        behind.embed(WORDS[0])  # the last: of like ones the youngest comes first
+    assert [len(text) > 1_000 for text in order] == [False, *[True] * 5, False, False]
 
 
 def test_no_text_is_encoded_twice_for_one_salt_whoever_asks() -> None:

@@ -18,6 +18,7 @@ words = st.text(min_size=1)
 probabilities = st.floats(0, 1, exclude_min=True)
 no_band: dict[str, Any] = {}
 bands = st.just(no_band) | st.fixed_dictionaries({"guard_band": st.floats(0, 2), "guard_band_fingerprint": words})
+searched = st.fixed_dictionaries({}, optional={"max_abs": probabilities, "basis": words.map(lambda word: f"/{word}")})
 sources = st.one_of(
     st.fixed_dictionaries({"model": words}),
     st.fixed_dictionaries({"package": words, "folder": words}),
@@ -35,12 +36,17 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "lam-vllm" / "encoders"
 
 
-@example(source={"model": "\x85"}, threshold_cos=1.0, band={})
-@given(source=sources, threshold_cos=probabilities, band=bands)
+@example(source={"model": "\x85"}, threshold_cos=1.0, band={}, search={})
+@example(source={"model": "a"}, threshold_cos=1.0, band={}, search={"basis": "/a//b/."})
+@given(source=sources, threshold_cos=probabilities, band=bands, search=searched)
 def test_what_was_written_is_read_back(
-    source: dict[str, Any], threshold_cos: float, band: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+    source: dict[str, Any],
+    threshold_cos: float,
+    band: dict[str, Any],
+    search: dict[str, Any],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    profile = EncoderProfile.model_validate({**source, **band, "threshold_cos": threshold_cos})
+    profile = EncoderProfile.model_validate({**source, **band, **search, "threshold_cos": threshold_cos})
     path = tmp_path_factory.getbasetemp() / "profile.yaml"
     write_profile(profile, path)
     assert read_profile(str(path)) == profile
@@ -77,6 +83,25 @@ def test_a_profile_is_read_from_where_it_lies(tmp_path: Path, monkeypatch: pytes
     assert read_profile("mine.yaml").threshold_cos == 0.9
 
 
+def test_a_basis_lies_beside_its_profile_unless_its_name_is_a_full_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("mine.npy", str(tmp_path / "elsewhere.npy")):
+        write_profile(EncoderProfile(model="a/b", basis=name), tmp_path / "mine.yaml")
+        monkeypatch.chdir(tmp_path)
+        assert read_profile("mine.yaml").basis == str(tmp_path / name)
+        monkeypatch.chdir("/")
+        assert read_profile(str(tmp_path / "mine.yaml")).basis == str(tmp_path / name)
+
+
+@pytest.mark.usefixtures("home")
+def test_the_shipped_profile_of_minilm_says_what_was_measured_of_it() -> None:
+    profile = read_profile("minilm")
+    assert profile.max_abs == 0.2631
+    assert profile.basis is not None
+    assert Path(profile.basis).is_file()
+
+
 @pytest.mark.parametrize("stated", [None, "", "relative/folder"])
 def test_without_an_absolute_configuration_folder_it_is_under_home(
     stated: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -100,6 +125,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no served model": ({**SERVER, "served_model": None}, "server needs served_model beside it"),
     "a lone server": ({"server": "http://x"}, "server needs served_model and tokenizer and fingerprint beside it"),
     "an empty fingerprint": ({**SERVER, "fingerprint": ""}, "fingerprint: .*at least 1 character"),
+    "no size": ({"model": "a/b", "max_abs": 0.0}, "max_abs: .*greater than 0"),
+    "no unit vector": ({"model": "a/b", "max_abs": 1.1}, "max_abs: .*less than or equal to 1"),
+    "no name": ({"model": "a/b", "basis": ""}, "basis: .*at least 1 character"),
     "a bare number": ({**SERVER, "fingerprint": 1}, "fingerprint: .*valid string"),
     "no window": ({**SERVER, "window_tokens": 0}, "window_tokens: .*greater than or equal to 1"),
     "a model's key": ({"model": "a/b", "api_key_variable": "K"}, "api_key_variable: only allowed with server"),

@@ -49,16 +49,18 @@ def of(futures: list[Future[Embedding]], waiting: list[Waiting]) -> int:
 
 
 @settings(deadline=None)
-@given(requests=st.lists(st.tuples(windows, windows), max_size=6), batch=batches, early=st.integers(0, 20))
+@given(
+    requests=st.lists(st.tuples(windows, windows, st.booleans()), max_size=6), batch=batches, early=st.integers(0, 20)
+)
 def test_every_window_comes_out_once_and_like_lengths_share_a_batch(
-    requests: list[tuple[list[str], list[str]]], batch: int, early: int
+    requests: list[tuple[list[str], list[str], bool]], batch: int, early: int
 ) -> None:
     queue = FairQueue(batch)
     put_in: list[tuple[Kind, Future[Embedding]]] = []
     requests_of: dict[Future[Embedding], int] = {}
     taken: list[tuple[Kind, list[Waiting]]] = []
-    for number, (fast, canonical) in enumerate(requests):
-        group, before = Group(), len(put_in)
+    for number, (fast, canonical, background) in enumerate(requests):
+        group, before = Group(background=background), len(put_in)
         put_in += [("fast", future) for future in put(queue, *fast, group=group)]
         put_in += [("canonical", future) for future in put(queue, *canonical, group=group, kind="canonical")]
         requests_of.update((future, number) for _, future in put_in[before:])
@@ -108,6 +110,20 @@ def test_a_small_request_is_done_in_two_batches_whatever_larger_ones_wait(
         take(queue)
     small = put(queue, FULL, REST)
     assert sum(of(small, take(queue)[1]) for _ in range(2)) == 2
+
+
+@pytest.mark.parametrize("kind", ["fast", "canonical"])
+def test_what_is_in_the_background_has_a_turn_only_where_no_request_waits(kind: Kind) -> None:
+    queue = FairQueue(8)
+    behind = put(queue, *[FULL] * 20, group=Group(background=True), kind=kind)
+    assert of(behind, take(queue)[1]) == (8 if kind == "fast" else 1), "nobody else is there"
+    requests = [put(queue, *[FULL] * count) for count in (1, 30, 50)]
+    taken = take_all(queue, 81)
+    assert sum(of(behind, waiting) for _, waiting in taken) == 0, "not even to fill a batch"
+    assert all(window.done() or window.running() for request in requests for window in request)
+    put(queue, REST, group=Group(background=True))
+    rest = take_all(queue, 21 - (8 if kind == "fast" else 1))
+    assert sum(of(behind, waiting) for _, waiting in rest) == 20 - (8 if kind == "fast" else 1)
 
 
 def test_small_requests_are_done_in_the_order_in_which_they_came() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,9 @@ def test_another_kind_of_cpu_is_measured_by_itself(folder: Path, monkeypatch: py
         {"guard_band": 0.0},
         {"guard_band": -0.1},
         {"guard_band": float("nan")},
+        {"embedding_error": 0.0},
+        {"embedding_error": None},
+        {"embedding_error": float("nan")},
         {"unknown": 1},
     ],
 )
@@ -99,6 +103,21 @@ def test_a_file_that_is_no_such_measurement_is_replaced(folder: Path, change: di
     assert json.loads(file.read_text())["way"]["label"] == "noisy, batches of 4"
 
 
+def test_what_was_kept_before_errors_were_measured_is_replaced(folder: Path) -> None:
+    first = measured_pass(QuickBag())
+    (file,) = folder.iterdir()
+    file.write_text(json.dumps({key: value for key, value in asdict(first).items() if key != "embedding_error"}))
+    assert measured_pass(QuickBag()).embedding_error == first.embedding_error > 0
+    assert json.loads(file.read_text())["embedding_error"] == first.embedding_error
+
+
+def test_a_later_version_of_the_measurement_measures_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured_pass(QuickBag())
+    monkeypatch.setattr(measured, "MEASUREMENT_VERSION", 99)
+    measured_pass(QuickBag())
+    assert len(list(folder.iterdir())) == 2
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", "3", "\x00", '{"way"'])
 def test_a_broken_file_is_replaced(folder: Path, text: str) -> None:
     first = measured_pass(QuickBag())
@@ -110,13 +129,18 @@ def test_a_broken_file_is_replaced(folder: Path, text: str) -> None:
 
 def test_the_wider_band_holds_and_is_not_kept() -> None:
     first = measured_pass(QuickBag())
-    assert measured_pass(QuickBag(), least_band=0.5).guard_band == 0.5
+    wide = measured_pass(QuickBag(), least_band=0.5)
+    assert wide.guard_band == 0.5
+    assert wide.embedding_error == pytest.approx(first.embedding_error * 0.5 / first.guard_band)
     assert measured_pass(QuickBag(), least_band=1e-9) == first == measured_pass(QuickBag())
 
 
-def test_a_canonical_way_has_no_band_whatever_was_measured_elsewhere() -> None:
-    assert measured_pass(AloneBag(), least_band=0.5).guard_band == 0.0
-    assert measured_pass(AloneBag(), least_band=0.5).guard_band == 0.0
+def test_a_canonical_way_has_no_band_whatever_was_measured_elsewhere_or_kept(folder: Path) -> None:
+    for field in ("", "guard_band", "embedding_error"):
+        for file in folder.glob("*") if field else ():
+            file.write_text(json.dumps({**json.loads(file.read_text()), field: 0.5}))
+        alone = measured_pass(AloneBag(), least_band=0.5)
+        assert (alone.guard_band, alone.embedding_error) == (0.0, 0.0)
 
 
 def test_a_folder_that_cannot_be_written_to_costs_the_measurement_again(
@@ -132,7 +156,7 @@ def test_a_folder_that_cannot_be_written_to_costs_the_measurement_again(
 
 def test_what_is_kept_by_hand_is_used() -> None:
     bag = QuickBag()
-    mine = FastPass(bag.passes()[0], 0.123, {"noisy, batches of 4": 7.0}, "measured on more texts")
+    mine = FastPass(bag.passes()[0], 0.123, {"noisy, batches of 4": 7.0}, "measured on more texts", 0.3)
     keep_pass(bag, mine)
     assert measured_pass(QuickBag()) == mine
     assert bag.fast == {}

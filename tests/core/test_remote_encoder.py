@@ -14,13 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from lam_vllm import Compactor, make_config
 from lam_vllm.encoders import Encoder, load_encoder
+from lam_vllm.encoders.base import traits_of
 from lam_vllm.encoders.profile import EncoderProfile
 from lam_vllm.encoders.remote import RemoteEncoder
 from lam_vllm.errors import EncoderError, MissingExtraError
 from lam_vllm.evaluation.corpus import Run
+from lam_vllm.ops.arrays import HOST
 
 from .embeddings import Answer, EmbeddingServer, Fault, Handler, HangUpError, RefuseError, serving, written
 from .shapes import ENCODABLE as TEXTS
@@ -348,3 +351,17 @@ def test_a_run_is_compacted_as_with_the_encoder_in_this_process(
     here, there = (Compactor(config, count_tokens, each).compact(run.messages) for each in (encoder, remote))
     assert "l1" in {decision.layer for decision in here.decisions}
     assert there.decisions == here.decisions
+
+
+def test_what_its_profile_says_is_known_and_it_has_no_device_here(running: EmbeddingServer, tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    values = {
+        "server": running.url,
+        "served_model": "minilm",
+        "tokenizer": str(tokenizer()),
+        "fingerprint": FINGERPRINT,
+    }
+    path.write_text(yaml.safe_dump({**values, "max_abs": 0.25}))
+    traits = traits_of(load_encoder(str(path), device="auto"))
+    assert (traits.max_abs, traits.arrays, traits.device.kind) == (0.25, HOST, "cpu")
+    assert traits.device.reason == f"the encoder {str(path)!r} runs on a server of its own"

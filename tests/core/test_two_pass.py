@@ -18,15 +18,20 @@ from lam_vllm.encoders.base import BatchEncoder, Pass
 from lam_vllm.encoders.pool import EncoderPool
 from lam_vllm.encoders.two_pass import (
     MARGIN_COS,
+    MARGIN_L2,
     SAFETY_FACTOR,
     SAMPLE_WINDOWS,
     band_around,
     choose_pass,
     encode_all,
     measure_band,
+    measure_difference,
     sample_windows,
+    widened,
 )
+from lam_vllm.evaluation.corpus import Run
 from lam_vllm.types import Compaction, Embedding
+from lam_vllm.windows import fixed_windows
 from tests.core.chats import BagOfWords, chats
 from tests.core.fake_encoders import TwoPassBag, noisy_pass
 
@@ -59,14 +64,28 @@ def test_the_quickest_way_is_chosen_and_the_reason_says_what_was_compared() -> N
     assert fast.tokens_per_second["noisy"] > fast.tokens_per_second["alone"]
     assert fast.reason.startswith("noisy: the quickest here (tokens per second of one thread: alone ")
     slow = choose_pass(Paced("noisy"), TEXTS, least_band=0.5)
-    assert (slow.way.label, slow.guard_band) == ("alone", 0.0)
+    assert (slow.way.label, slow.guard_band, slow.embedding_error) == ("alone", 0.0, 0.0)
+
+
+def test_the_widest_batch_is_measured_full() -> None:
+    class Wide(Paced):
+        def passes(self) -> Sequence[Pass]:
+            return [Pass("noisy", "noisy", 4), Pass("wide", "noisy", 32)]
+
+    bag = Wide("exact")
+    choose_pass(bag, [f"number {number}" for number in range(40)])
+    assert max(bag.batches[:-2]) == 32
 
 
 def test_the_band_is_a_multiple_of_what_was_measured_and_no_narrower_than_one_from_elsewhere() -> None:
     bag = Paced("exact")
-    measured = measure_band(bag, bag.passes()[1], TEXTS)
-    assert choose_pass(bag, TEXTS).guard_band == band_around(measured) == SAFETY_FACTOR * measured + MARGIN_COS
-    assert choose_pass(bag, TEXTS, least_band=0.5).guard_band == 0.5
+    measured = measure_difference(bag, bag.passes()[1], TEXTS)
+    fast, wide = choose_pass(bag, TEXTS), choose_pass(bag, TEXTS, least_band=0.5)
+    assert fast.guard_band == band_around(measured.cosine) == SAFETY_FACTOR * measured.cosine + MARGIN_COS
+    assert fast.embedding_error == SAFETY_FACTOR * measured.l2 + MARGIN_L2
+    assert wide.guard_band == 0.5
+    assert wide.embedding_error == pytest.approx(fast.embedding_error * 0.5 / fast.guard_band)
+    assert widened(fast, fast.guard_band) == fast == widened(fast, 0.0)
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-3, 0.05])
@@ -79,8 +98,20 @@ def test_the_largest_difference_over_all_pairs_is_measured(noise: float) -> None
         for one in TEXTS
         for two in TEXTS
     )
-    assert measure_band(bag, way, TEXTS) == pytest.approx(largest, abs=1e-12)
-    assert largest <= noisy_pass(noise).guard_band
+    found = measure_difference(bag, way, TEXTS)
+    assert found.cosine == measure_band(bag, way, TEXTS) == pytest.approx(largest, abs=1e-12)
+    assert found.l2 == pytest.approx(max(np.linalg.norm(fast[text] - exact[text]) for text in TEXTS), abs=1e-12)
+    assert largest <= noisy_pass(noise).guard_band and found.l2 <= noisy_pass(noise).embedding_error
+
+
+def test_the_error_that_was_measured_on_some_windows_holds_for_others(
+    encoder: BatchEncoder, six_runs: list[Run]
+) -> None:
+    results = [str(message["content"]) for run in six_runs for message in run.messages if message["role"] == "tool"]
+    cut = [text[: fixed_windows(text, encoder.token_offsets, encoder.window_tokens)[0].end] for text in results if text]
+    for way in (way for way in encoder.passes() if not way.canonical):
+        some, others = (measure_difference(encoder, way, texts) for texts in (cut[:8], cut[8:24]))
+        assert 0 < others.l2 <= SAFETY_FACTOR * some.l2 + MARGIN_L2
 
 
 @settings(deadline=None)

@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 
 from lam_vllm import Compactor, CompactorConfig
-from lam_vllm.codec.bounded import inverse_of, step_of, tolerance_of
-from lam_vllm.codec.fixed import encode_blocks
+from lam_vllm.codec import encode, encode_on
 from lam_vllm.encoders.base import BatchEncoder, Traits, traits_of
 from lam_vllm.encoders.sentence_transformer import SentenceTransformerEncoder
 from lam_vllm.evaluation.corpus import Run
 from lam_vllm.evaluation.encoder_variants import packaged_folder
 from lam_vllm.ops import launches, reference
-from lam_vllm.ops.launches import Bound
 from lam_vllm.ops.on_device import DeviceArrays
 from lam_vllm.types import Embedding
 from tests.kernels.on_host import OnHost
@@ -55,9 +53,7 @@ def test_what_the_encoder_made_is_quantised_verified_and_encoded_where_it_lies(
     query, eps = on_device.encode(TEXTS[0]), 0.0026
     assert arrays.l2_distances(rows, query).tobytes() == reference.l2_distances(rows, query).tobytes()
     assert arrays.band_digests(rows, 0.01, 4).tobytes() == reference.band_digests(rows, 0.01, 4).tobytes()
-    made = arrays.encode_fixed(rows, Bound(step_of(eps), inverse_of(eps), tolerance_of(eps)))
-    expected = encode_blocks(rows, eps)
-    assert (made.widths.tobytes(), made.words.tobytes()) == (expected.widths.tobytes(), expected.words.tobytes())
+    assert encode_on(arrays, rows, eps) == encode(rows, eps, "fixed")
     assert device.launched == ["l2_verify", "quantize_bands", "codec_encode"]
 
 

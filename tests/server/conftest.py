@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 import pytest
 
-from lam_vllm.encoders.base import BatchEncoder
+from lam_vllm.encoders import load_encoder
 from tests.conftest import measured_before
 from tests.ports import free_port
 from tests.redis_server import RedisServer
@@ -115,9 +119,11 @@ def log_end(log: Path, characters: int = 5_000) -> str:
     return log.read_text(errors="replace")[-characters:]
 
 
-def start(log: Path, python: Sequence[str], api_key: str | None, environment: Mapping[str, str]) -> LiveServer:
+def start(
+    log: Path, python: Sequence[str], api_key: str | None, environment: Mapping[str, str], port: int | None = None
+) -> LiveServer:
     """A server that is starting: `python` and the arguments that every server here gets."""
-    port = free_port()
+    port = port or free_port()
     key = [f"--api-key={api_key}"] if api_key else []
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -127,45 +133,119 @@ def start(log: Path, python: Sequence[str], api_key: str | None, environment: Ma
     return LiveServer(f"http://127.0.0.1:{port}", api_key, process, log)
 
 
-@pytest.fixture(scope="session")
-def measured(encoder: BatchEncoder, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Variables of a server whose encoder was measured before; vLLM's own cache stays where it is."""
-    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return {
-        "XDG_CACHE_HOME": str(measured_before(encoder, tmp_path_factory.mktemp("cache"))),
-        "VLLM_CACHE_ROOT": os.environ.get("VLLM_CACHE_ROOT") or str(usual / "vllm"),
-    }
+class Begun:
+    """The servers of the whole run, each started once: at the latest when a test first needs it."""
+
+    def __init__(self) -> None:
+        self._ends = ExitStack()
+        self._folder = Path(
+            self._ends.enter_context(TemporaryDirectory(prefix="lam-servers-", ignore_cleanup_errors=True))
+        )
+
+    def close(self) -> None:
+        """End all that was started."""
+        self._ends.close()
+
+    @cached_property
+    def measured(self) -> dict[str, str]:
+        """Variables of a server whose encoder was measured before; vLLM's own cache stays where it is."""
+        usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        config = {"XDG_CONFIG_HOME": str(self._new_folder("config"))}  # nothing that a user calibrated
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_CONFIG_HOME", config["XDG_CONFIG_HOME"])
+            cache = measured_before(load_encoder("minilm"), self._new_folder("cache"))
+        vllm_cache = os.environ.get("VLLM_CACHE_ROOT") or str(usual / "vllm")
+        return {**config, "XDG_CACHE_HOME": str(cache), "VLLM_CACHE_ROOT": vllm_cache}
+
+    @cached_property
+    def pair(self) -> tuple[LiveServer, LiveServer]:
+        """Without the plugin, and with it."""
+        folder = self._new_folder("pair")
+        faults = install_faults(folder / "faults")
+        of_models = folder / "models.yaml"
+        of_models.write_text(f"models: {{{OTHER_NAME}: {{enabled: false}}}}\n")
+        plain = ("-m", "vllm.entrypoints.openai.api_server", "--model", MODEL)
+        settings = ("--lam-profile=exact", "--lam-encoder=minilm", "--lam-threads=1")
+        caps = (f"--lam-memo-bytes={MEMO_BYTES}", f"--lam-store-bytes={STORE_BYTES}")
+        hooked = (*SERVE, MODEL, *settings, *caps, f"--kv-events-config={json.dumps(KV_EVENTS)}")
+        environment = server_environment({**self.measured, "LAM_CONFIG": str(of_models)}, faults)
+        return (
+            self._start(folder / "plain.log", plain, None, server_environment({})),
+            self._start(folder / "hooked.log", hooked, API_KEY, environment),
+        )
+
+    @cached_property
+    def traces(self) -> TraceReceiver:
+        """What the fleet exports as OpenTelemetry spans."""
+        return self._ends.enter_context(TraceReceiver())
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """Two API processes, two engines, profile `guarded` by default, and a Redis that they share."""
+        folder, traces = self._new_folder("fleet"), self.traces
+        faults = (install_faults(folder / "faults"), install_hanging_encoder(folder / "hanging"))
+        redis = RedisServer(folder)
+        redis.start()
+        self._ends.callback(redis.stop)
+        settings = {"LAM_STORE_URL": redis.url, HANG_VARIABLE: str(folder / "hang")}
+        extra = {**self.measured, **traces.environment, **FLEET_ENVIRONMENT, **settings}
+        command = (*SERVE, MODEL, *FLEET_ARGUMENTS, *traces.arguments)
+        server = self._start(folder / "fleet.log", command, None, server_environment(extra, *faults))
+        return Fleet(server, redis, folder / "hang")
+
+    def _new_folder(self, name: str) -> Path:
+        folder = self._folder / name
+        folder.mkdir()
+        return folder
+
+    def _start(
+        self, log: Path, python: Sequence[str], api_key: str | None, environment: Mapping[str, str]
+    ) -> LiveServer:
+        """A server on a port that is held from now on: vLLM takes its own only after a while, and shares it."""
+        held = self._ends.enter_context(socket.socket())
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))  # never listens
+        server = start(log, python, api_key, environment, held.getsockname()[1])
+        self._ends.callback(server.stop)
+        return server
+
+
+BEGUN = pytest.StashKey[Begun]()
+
+
+def begun(config: pytest.Config) -> Begun:
+    """What this run has begun so far; all of it ends with the run."""
+    if BEGUN not in config.stash:
+        config.stash[BEGUN] = Begun()
+        config.add_cleanup(config.stash[BEGUN].close)
+    return config.stash[BEGUN]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Servers start while the tests run that come before theirs: vLLM takes one or two minutes for it."""
+    if session.testsfailed or session.config.option.collectonly:
+        return
+    needed = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if "servers" in needed:
+        begun(session.config).pair  # noqa: B018 - starts them
+    if "fleet" in needed:
+        begun(session.config).fleet  # noqa: B018
 
 
 @pytest.fixture(scope="session")
-def servers(
-    measured: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[LiveServer, LiveServer]]:
-    """Both servers, started at the same time: without the plugin, and with it."""
-    folder = tmp_path_factory.mktemp("servers")
-    faults = install_faults(folder / "faults")
-    plain = ("-m", "vllm.entrypoints.openai.api_server", "--model", MODEL)
-    settings = ("--lam-profile=exact", "--lam-encoder=minilm", "--lam-threads=1")
-    caps = (f"--lam-memo-bytes={MEMO_BYTES}", f"--lam-store-bytes={STORE_BYTES}")
-    of_models = folder / "models.yaml"
-    of_models.write_text(f"models: {{{OTHER_NAME}: {{enabled: false}}}}\n")
-    hooked = (*SERVE, MODEL, *settings, *caps, f"--kv-events-config={json.dumps(KV_EVENTS)}")
-    started = (
-        start(folder / "plain.log", plain, None, server_environment({})),
-        start(
-            folder / "hooked.log",
-            hooked,
-            API_KEY,
-            server_environment({**measured, "LAM_CONFIG": str(of_models)}, faults),
-        ),
-    )
-    try:
-        for server in started:
-            server.wait_until_ready()
-        yield started
-    finally:
-        for server in started:
-            server.stop()
+def measured(pytestconfig: pytest.Config) -> dict[str, str]:
+    """Variables of a server whose encoder was measured before."""
+    return begun(pytestconfig).measured
+
+
+@pytest.fixture(scope="session")
+def servers(pytestconfig: pytest.Config) -> tuple[LiveServer, LiveServer]:
+    """Both servers: without the plugin, and with it."""
+    started = begun(pytestconfig).pair
+    for server in started:
+        server.wait_until_ready()
+    return started
 
 
 @pytest.fixture(scope="session")
@@ -184,29 +264,17 @@ def hooked(servers: tuple[LiveServer, LiveServer]) -> LiveServer:
 
 
 @pytest.fixture(scope="session")
-def traces() -> Iterator[TraceReceiver]:
+def traces(pytestconfig: pytest.Config) -> TraceReceiver:
     """What the fleet exports as OpenTelemetry spans."""
-    with TraceReceiver() as receiver:
-        yield receiver
+    return begun(pytestconfig).traces
 
 
 @pytest.fixture(scope="session")
-def fleet(measured: dict[str, str], traces: TraceReceiver, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def fleet(pytestconfig: pytest.Config) -> Fleet:
     """vLLM with two API processes and two engines, profile `guarded` by default, and a Redis that they share."""
-    folder = tmp_path_factory.mktemp("fleet")
-    faults = (install_faults(folder / "faults"), install_hanging_encoder(folder / "hanging"))
-    redis = RedisServer(folder)
-    redis.start()
-    settings = {"LAM_STORE_URL": redis.url, HANG_VARIABLE: str(folder / "hang")}
-    environment = server_environment({**measured, **traces.environment, **FLEET_ENVIRONMENT, **settings}, *faults)
-    server = start(folder / "fleet.log", (*SERVE, MODEL, *FLEET_ARGUMENTS, *traces.arguments), None, environment)
-    try:
-        running = Fleet(server, redis, folder / "hang")
-        running.wait_until_ready()
-        yield running
-    finally:
-        server.stop()
-        redis.stop()
+    running = begun(pytestconfig).fleet
+    running.wait_until_ready()
+    return running
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,7 +16,7 @@ def test_every_route_of_the_plugin_refuses_a_missing_key(hooked: LiveServer) -> 
             for path, methods in ours.items()
             for method in methods
         }
-    assert len(codes) == 7
+    assert len(codes) == 8
     assert set(codes.values()) == {401}
 
 

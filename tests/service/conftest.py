@@ -16,6 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.redis_server import RedisServer
+
 ROOT = Path(__file__).parents[2]
 TOKENIZER = str(ROOT / ".models/smollm2")
 COMMAND = ("-c", "from lam_vllm.cli import main; main()", "service", f"--tokenizer={TOKENIZER}", "--port=0")
@@ -116,3 +118,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
         for process in started:
             process.kill()
             process.wait(STOP_SECONDS)
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis that keeps what it is told when it is killed."""
+    server = RedisServer(tmp_path, append_only=True)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()

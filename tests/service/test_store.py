@@ -172,17 +172,6 @@ def fill(folder: Path) -> None:
             pass
 
 
-@pytest.fixture
-def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
-    """A Redis that keeps what it is told when it is killed."""
-    server = RedisServer(tmp_path, append_only=True)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.kill()
-
-
 def test_two_services_share_a_redis_and_outlast_it(start: Start, redis_server: RedisServer) -> None:
     here, there = (start(f"--lam-store-url={redis_server.url}", LAM_KEY=KEY) for _ in range(2))
     with here.client() as client, there.client() as other:

@@ -40,7 +40,7 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
 }
 
 
-@pytest.mark.parametrize("path", ["/compact", "/warm", "/enabled"])
+@pytest.mark.parametrize("path", ["/compact", "/warm", "/search", "/enabled"])
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_body_is_refused_in_words_and_briefly(name: str, path: str) -> None:
     body, code, words = REFUSED[name]
@@ -84,7 +84,7 @@ def test_a_body_may_be_nested_100_deep_and_no_deeper(open_one: str, close_one: s
         bounded.read_json(nested(101))
 
 
-@pytest.mark.parametrize("path", ["/compact", "/warm", "/enabled"])
+@pytest.mark.parametrize("path", ["/compact", "/warm", "/search", "/enabled"])
 def test_a_body_may_have_16_megabytes_and_no_more(path: str) -> None:
     async def use(client: httpx.AsyncClient) -> None:
         body = json.dumps({"messages": [], "enabled": True}).encode().ljust(16_000_000)
@@ -170,6 +170,7 @@ def test_the_openapi_names_every_refusal() -> None:
     assert answers == {
         "get /status": ["200", "401"],
         "post /compact": ["200", "400", "401", "413", "422", "500", "503"],
+        "post /search": ["200", "400", "401", "404", "413", "422", "500", "503"],
         "post /warm": ["200", "202", "400", "401", "413", "422", "500", "503"],
         "get /records/{identity}": ["200", "401", "404", "410", "422", "503"],
         "delete /records": ["200", "401", "503"],

@@ -104,6 +104,7 @@ def test_an_explicit_off_wins_over_whatever_the_other_carriers_say(off: dict[str
         ("min_tokens", "16", "an integer"),
         ("profile", "lossy", "exact, guarded, paper"),
         ("threshold_cos", 0, "above 0"),
+        ("search", "best", "exhaustive, banded, pruned"),
         ("observations", "user", "tool, tool+user"),
         ("enabled", "perhaps", "true, false, observe"),
         ("enabled", 2, "true, false, observe"),
@@ -136,6 +137,22 @@ def test_a_carrier_that_cannot_be_read_is_an_error(carriers: dict[str, Any], nam
     with pytest.raises(OptionError) as caught:
         request_options(ON, **carriers)
     assert caught.value.field == name
+
+
+@every_carrier
+def test_a_search_is_chosen_in_every_carrier(carrier: str) -> None:
+    assert request_options(ON, **carried(carrier, {"search": "banded"})).config.search == "banded"
+
+
+@every_carrier
+def test_a_search_without_the_basis_that_it_needs_is_an_error_before_anything_is_compacted(carrier: str) -> None:
+    guarded = Options("on", CompactorConfig(profile="guarded"), True)
+    given = carried(carrier, {"search": "pruned"})
+    with pytest.raises(OptionError, match="exhaustive, banded; pruned needs an encoder") as caught:
+        request_options(guarded, **given, has_encoder=True)
+    assert caught.value.field == WRITTEN[carrier].format("search")
+    assert request_options(guarded, **given, has_encoder=True, has_basis=True).config.search == "pruned"
+    assert request_options(ON, **given).config.search == "pruned"  # `exact` searches nothing
 
 
 @every_carrier

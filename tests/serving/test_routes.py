@@ -37,7 +37,8 @@ def test_status_says_what_applies_and_what_was_counted() -> None:
         assert status["requests"]["chat/changed/none"] == 1
         assert sum(status["requests"].values()) == 1
         assert status["prefix_breaks"]["defect"] == 0
-        assert status["store_errors"] == {"records": 0, "embeddings": 0}
+        assert status["store_errors"] == {"records": 0, "embeddings": 0, "index": 0}
+        assert status["index"] == {"kept": False, "bytes": 0, "max_bytes": 0}
         assert status["hint"] is None
 
     with_client(server, use)

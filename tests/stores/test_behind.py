@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
@@ -25,6 +25,9 @@ class Slow(MemoryRows):
         self.open.set()
         self.error: Exception | None = None
         self.batches: list[int] = []
+        self.deleted: list[bytes] = []
+        self.before_delete: Callable[[], object] = lambda: None
+        self.seen: list[object] = []
         self.reads = 0
         self.closed = False
 
@@ -39,6 +42,13 @@ class Slow(MemoryRows):
         self._fail()
         self.batches.append(len(rows))
         super().put_many(rows)
+
+    def delete_many(self, keys: Sequence[bytes]) -> None:
+        assert self.open.wait(30)
+        self.seen.append(self.before_delete())
+        self._fail()
+        self.deleted += keys
+        super().delete_many(keys)
 
     def delete_group(self, group: bytes) -> int:
         self._fail()
@@ -225,3 +235,73 @@ def test_closing_does_not_wait_for_a_store_that_hangs_or_fails(monkeypatch: pyte
     rows.close()
     assert failing.closed
     assert errors.total >= 2
+
+
+def test_a_row_is_gone_as_soon_as_it_was_deleted_whether_it_waits_or_was_written() -> None:
+    slow, errors = Slow(), Errors()
+    with behind_of(slow, errors) as rows:
+        rows.put_many([row("written"), row("kept")])
+        assert rows.flush(30)
+        slow.open.clear()
+        slow.entered.clear()
+        rows.put_many([row("on its way")])
+        assert slow.entered.wait(30)
+        rows.put_many([row("waits")])
+        rows.delete_many([row(name).key for name in ("written", "on its way", "waits", "nobody")])
+        assert get(rows, "written", "on its way", "waits", "kept") == [None, None, None, b"kept"]
+        rows.put_many([row("waits", b"again")])
+        assert get(rows, "waits") == [b"again"]
+        rows.check_integrity()
+        slow.open.set()
+        assert rows.flush(30)
+        assert get(slow, "written", "on its way", "waits", "kept") == [None, None, b"again", b"kept"]
+    assert errors.total == 0
+
+
+def test_a_store_that_fails_deletes_what_it_was_told_to_when_it_works_again() -> None:
+    slow, errors = Slow(), Errors()
+    with behind_of(slow, errors) as rows:
+        rows.put_many([row("a")])
+        assert rows.flush(30)
+        slow.error = StoreError("gone")
+        rows.delete_many([row("a").key])
+        for _ in tries():
+            if errors.total:
+                break
+        assert get(rows, "a") == [None]
+        slow.error = None
+        assert rows.flush(30)
+        assert get(slow, "a") == [None]
+
+
+def test_deletions_that_are_too_many_are_lost_the_oldest_first_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(behind, "MAX_GONE", 3)
+    slow, errors = Slow(), Errors()
+    with behind_of(slow, errors) as rows:
+        slow.open.clear()
+        rows.put_many([row("first")])
+        assert slow.entered.wait(30)
+        rows.delete_many([row(name).key for name in "abcde"])
+        assert errors.total == 2
+        slow.open.set()
+        assert rows.flush(30)
+    assert slow.deleted == [row(name).key for name in "cde"]
+    rows.delete_many([row("late").key])
+    assert errors.total == 3
+
+
+def test_rows_are_deleted_after_all_that_waits_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(behind, "BATCH_ROWS", 1)
+    slow = Slow()
+    with behind_of(slow, Errors()) as rows:
+        rows.put_many([row("old")])
+        assert rows.flush(30)
+        slow.open.clear()
+        slow.entered.clear()
+        rows.put_many([row(name) for name in "abc"])
+        assert slow.entered.wait(30)
+        rows.delete_many([row("old").key])
+        slow.before_delete = lambda: get(slow, *"abc")
+        slow.open.set()
+        assert rows.flush(30)
+    assert slow.seen == [[b"a", b"b", b"c"]]

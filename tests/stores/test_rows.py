@@ -123,17 +123,45 @@ def test_what_is_older_than_the_retention_is_not_there_and_is_dropped(backend: B
 
 @pytest.mark.parametrize("backend", ["sqlite", "redis"], indirect=True)  # in memory each kind is an object of its own
 def test_kinds_have_their_own_rows_and_their_own_cap_and_a_tenant_goes_from_all(backend: Backend) -> None:
-    records, embeddings = backend.new(CAP), backend.again(CAP, "embeddings")
+    records, *others = backend.new(CAP), backend.again(CAP, "embeddings"), backend.again(CAP, "index")
     records.put_many([row("a", b"text"), row("b", b"other", GROUPS[1])])
-    embeddings.put_many([row("a", bytes(1_200))])
-    assert (get(records, "a"), get(embeddings, "a", "b")) == ([b"text"], [bytes(1_200), None])
+    for size, rows in enumerate(others, 1_200):
+        rows.put_many([row("a", bytes(size))])
+    assert get(records, "a") == [b"text"]
+    assert [get(rows, "a", "b") for rows in others] == [[bytes(1_200), None], [bytes(1_201), None]]
     assert records.delete_group(GROUPS[0]) == 1
-    assert (get(records, "a", "b"), get(embeddings, "a")) == ([None, b"other"], [None])
-    assert embeddings.delete_group(GROUPS[1]) == 0
-    for rows in (records, embeddings):
+    assert get(records, "a", "b") == [None, b"other"]
+    assert [get(rows, "a") for rows in others] == [[None], [None]]
+    assert [rows.delete_group(GROUPS[1]) for rows in others] == [0, 0]
+    for rows in (records, *others):
         rows.refresh()
         rows.check_integrity()
         assert rows.nbytes == 0
+
+
+def test_rows_are_deleted_by_their_keys_those_of_their_kind_alone(backend: Backend) -> None:
+    rows = backend.new()
+    rows.put_many([row(name) for name in "abc"])
+    rows.delete_many([row(name).key for name in ("a", "c", "nobody")])
+    rows.delete_many([])
+    assert get(rows, "a", "b", "c") == [None, b"b", None]
+    rows.put_many([row("a", b"again")])
+    assert get(rows, "a") == [b"again"]
+    rows.refresh()
+    assert rows.nbytes == 2 * ROW_BYTES + len(b"b" + b"again")
+    rows.check_integrity()
+    assert rows.delete_group(GROUPS[0]) == 2
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "redis"], indirect=True)
+def test_a_key_that_is_deleted_stays_in_every_other_kind(backend: Backend) -> None:
+    records, index = backend.new(), backend.again(kind="index")
+    for rows in (records, index):
+        rows.put_many([row("a")])
+    index.delete_many([row("a").key])
+    assert (get(records, "a"), get(index, "a")) == ([b"a"], [None])
+    records.check_integrity()
+    index.check_integrity()
 
 
 def test_a_group_that_nobody_has_is_no_error_and_deletes_nothing(backend: Backend) -> None:

@@ -14,8 +14,7 @@ from lam_vllm.encoders.base import BatchEncoder
 from lam_vllm.evaluation.corpus import Run
 from lam_vllm.types import Message
 from lam_vllm.worker import Setup, WorkerClient
-from lam_vllm.worker.client import Answer
-from lam_vllm.worker.jobs import Job
+from lam_vllm.worker.jobs import Answer, Job
 from tests.conftest import SERVED_MODEL, measured_before
 
 TOKENIZER = (SERVED_MODEL / "tokenizer.json").read_text()

@@ -20,8 +20,7 @@ from lam_vllm.config import make_config
 from lam_vllm.errors import WorkerLostError
 from lam_vllm.serving.limits import Limits
 from lam_vllm.types import Message, Report
-from lam_vllm.worker.client import Answer
-from lam_vllm.worker.jobs import Compact
+from lam_vllm.worker.jobs import Answer, Compact
 from tests.serving.fakes import Server, with_client
 from tests.worker.conftest import THREADS, CountedClient, report
 

@@ -20,8 +20,7 @@ from lam_vllm.stores.base import ROW_BYTES
 from lam_vllm.stores.sqlite import SqliteRows
 from lam_vllm.types import Message
 from lam_vllm.worker import Setup, WorkerClient, WorkerCompactor
-from lam_vllm.worker.client import Answer
-from lam_vllm.worker.jobs import Compact, Compacted
+from lam_vllm.worker.jobs import Answer, Compact, Compacted
 from tests.conftest import measured_before
 from tests.core.embeddings import EmbeddingServer, serving
 from tests.stores.conftest import Errors, tries

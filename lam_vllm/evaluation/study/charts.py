@@ -8,11 +8,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lam_vllm.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Those of Okabe and Ito, the yellow left out, which white paper swallows."""
@@ -23,6 +26,10 @@ DPI = 160
 LABEL_GAP = 0.055
 """How far two names must lie apart in height, as a share of the chart's, unless `LABEL_WIDTH` lies between them."""
 LABEL_WIDTH = 0.25
+INK_GAP, INK_STEPS = 0.005, 50
+"""What is this near a line's end is the line itself; so many samples of each piece of a line show where it lies."""
+MARKED_POINTS = 24
+"""Of a line with more points so many carry a mark, evenly spread; the line goes through all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,8 @@ class Series:
     y: Sequence[float]
     x_range: tuple[Sequence[float], Sequence[float]] | None = None
     y_range: tuple[Sequence[float], Sequence[float]] | None = None
+    broken: bool = False
+    """Whether the line has gaps, so that one which lies under it is seen."""
 
 
 def new_figure(panels: int = 1) -> tuple[Figure, list[Axes]]:
@@ -62,10 +71,13 @@ def from_zero(ax: Axes) -> None:
     ax.set_ylim(bottom=min(0.0, ax.dataLim.ymin))
 
 
-def draw_lines(ax: Axes, series: Iterable[Series], set_axis: Callable[[Axes], None] = from_zero) -> None:
+def draw_lines(
+    ax: Axes, series: Iterable[Series], set_axis: Callable[[Axes], None] = from_zero, levels: Sequence[float] = ()
+) -> None:
     """Each series as a line with points, its bars over seeds, and its name at its right end.
 
-    `set_axis` is called between the lines and their names, which need to know where on the paper a line ends.
+    `set_axis` is called between the lines and their names, which need to know where on the paper a line ends. At the
+    heights `levels` something lies across the whole chart.
     """
     ends = []
     for place, line in enumerate(series):
@@ -74,8 +86,9 @@ def draw_lines(ax: Axes, series: Iterable[Series], set_axis: Callable[[Axes], No
             line.x,
             line.y,
             color=colour,
-            linestyle=DASHES[place // len(COLOURS) % len(DASHES)],
+            linestyle="--" if line.broken else DASHES[place // len(COLOURS) % len(DASHES)],
             marker="o",
+            markevery=marked(len(line.x)),
             markersize=3.5,
             linewidth=1.6,
         )
@@ -92,7 +105,13 @@ def draw_lines(ax: Axes, series: Iterable[Series], set_axis: Callable[[Axes], No
             )
         ends.append((line.name, line.x[-1], line.y[-1], colour))
     set_axis(ax)
-    _name_ends(ax, ends)
+    _name_ends(ax, ends, levels)
+
+
+def marked(points: int) -> list[int]:
+    """Which of so many points carry a mark, ascending: all, or some with the first and the last among them."""
+    shown = min(points, MARKED_POINTS)
+    return sorted({round((points - 1) * step / max(1, shown - 1)) for step in range(shown)})
 
 
 def draw_bars(ax: Axes, names: Sequence[str], values: Sequence[float], form: str) -> None:
@@ -130,15 +149,18 @@ def _reach(middle: Sequence[float], limits: tuple[Sequence[float], Sequence[floa
     ]
 
 
-def _name_ends(ax: Axes, ends: list[tuple[str, float, float, str]]) -> None:
-    """Names in the lines' colours right of their ends, each at the nearest height where it touches no other."""
+def _name_ends(ax: Axes, ends: list[tuple[str, float, float, str]], levels: Sequence[float]) -> None:
+    """Names in the lines' colours right of their ends, each at the nearest height where it touches nothing else."""
     ax.autoscale_view()
     to_share = ax.transData + ax.transAxes.inverted()
+    ink = _ink(ax, levels)
     placed: list[tuple[float, float]] = []
     for (across, end), (name, x, _, colour) in sorted((tuple(to_share.transform(end[1:3])), end) for end in ends):
         aside = [up for other, up in placed if abs(across - other) < LABEL_WIDTH]
-        free = (height for height in _heights(end) if all(abs(height - up) >= LABEL_GAP for up in aside))
-        height = next(free, end)  # a full chart has names on top of one another
+        under = ink[(ink[:, 0] > across + INK_GAP) & (ink[:, 0] < across + LABEL_WIDTH), 1]
+        free = [height for height in _heights(end) if all(abs(height - up) >= LABEL_GAP for up in aside)]
+        clear = (height for height in free if not (abs(under - height) < LABEL_GAP / 2).any())
+        height = next(clear, free[0] if free else end)  # a full chart has names on top of one another
         placed.append((across, height))
         ax.annotate(
             name,
@@ -151,6 +173,17 @@ def _name_ends(ax: Axes, ends: list[tuple[str, float, float, str]]) -> None:
             va="center",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4, "alpha": 0.75},
         )
+
+
+def _ink(ax: Axes, levels: Sequence[float]) -> NDArray[np.float64]:
+    """Where lines and levels lie, closely sampled: (points, [x, y]) float64, shares of the chart."""
+    to_share = ax.transData + ax.transAxes.inverted()
+    corners = [to_share.transform(line.get_xydata()) for line in ax.get_lines() if line.get_marker() == "o"]
+    heights = [to_share.transform((ax.get_xlim()[0], level))[1] for level in levels]
+    corners += [np.array([[0.0, height], [1.0 + LABEL_WIDTH, height]]) for height in heights]
+    steps = np.linspace(0.0, 1.0, INK_STEPS)[:, None, None]
+    sampled = [(each[:-1] + steps * np.diff(each, axis=0)).reshape(-1, 2) for each in corners]
+    return np.concatenate(sampled) if sampled else np.empty((0, 2))
 
 
 def _heights(end: float) -> list[float]:

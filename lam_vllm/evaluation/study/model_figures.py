@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-POINTS = 24
-"""Of a line over many turns."""
 COMPACTIONS: Mapping[str, Compaction] = {
     "summaries": summarise_afresh(10),
     "LLMLingua-2": llmlingua2,
@@ -40,7 +38,13 @@ COMPACTIONS: Mapping[str, Compaction] = {
     "LAM, embeddings known": lambda engine, tokens: stages(engine, tokens).after_encoding,
     "L0": repeated_lines,
 }
-"""What figure 8 compares, the slowest first."""
+"""What figure 8 compares, the slowest first.
+
+That the order is the same on both of its devices is no measurement: the A100's rates of a compactor are GB10's, the
+encoder's scaled by the rate of matrix products.
+"""
+COVERED = "SemDeDup"
+"""Its line lies on that of LAM."""
 SIZES_TOKENS = (1_000, 4_000, 16_000, 64_000, 256_000, 1_000_000)
 CONTEXTS_TOKENS = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
 BATCHES = (1, 8, 32)
@@ -50,8 +54,9 @@ BATCHES = (1, 8, 32)
 class Modelled:
     """What the figures are drawn from.
 
-    `cached_tokens` are what the context holds after each turn, by policy; `devices` those that figure 8 sets one above
-    the other; `arriving_tokens` and `decoded_tokens` the mean turn, of which figure 9a says what its context is worth.
+    `cached_tokens` are what the context holds after each turn that fits, by policy; `devices` those that figure 8 sets
+    one above the other; `arriving_tokens` and `decoded_tokens` the mean turn, of which figure 9a says what its context
+    is worth; `runs` so many, over which what stands by turn is a mean.
     """
 
     engine: Engine
@@ -60,6 +65,7 @@ class Modelled:
     devices: Sequence[Device]
     arriving_tokens: float
     decoded_tokens: float
+    runs: int = 1
 
 
 def draw_model_figures(modelled: Modelled, folder: Path) -> list[Path]:
@@ -68,32 +74,39 @@ def draw_model_figures(modelled: Modelled, folder: Path) -> list[Path]:
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    makers = {
-        "figure_1": _schedules,
-        "figure_8": _compactions,
-        "figure_9a": _shares,
-        "figure_9c": _memory,
+    return [save(figure, folder / f"{name}.png") for name, figure in model_figures(modelled).items()]
+
+
+def model_figures(modelled: Modelled) -> dict[str, Figure]:
+    """The figures by name.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    return {
+        "figure_1": _schedules(modelled),
+        "figure_8": _compactions(modelled),
+        "figure_9a": _shares(modelled),
+        "figure_9c": _memory(modelled),
     }
-    return [save(make(modelled), folder / f"{name}.png") for name, make in makers.items()]
 
 
 def _schedules(modelled: Modelled) -> Figure:
     """Seconds to the first token by turn, a line for each policy: the part of a turn that a schedule changes most."""
     figure, (ax,) = new_figure()
     draw_lines(ax, [_over_turns(each.policy, each.ttft) for each in modelled.forecasts], _log_seconds)
-    title(ax, f"When things are removed, {_where(modelled.engine)}", "turn", "seconds to the first token")
+    about = f"When things are removed\n{_where(modelled.engine)}, batch {modelled.engine.batch}"
+    title(ax, about, _turns_axis(modelled), "seconds to the first token")
     return figure
 
 
 def _compactions(modelled: Modelled) -> Figure:
-    """Seconds of one compaction by the tokens that it looks at, a panel for each device."""
+    """Seconds of one compaction by the tokens that it looks at, a panel for each device, all with the same axes."""
     figure, axes = new_figure(len(modelled.devices))
-    for ax, device in zip(axes, modelled.devices, strict=True):
-        engine = replace(modelled.engine, device=device)
-        series = [
-            Series(name, SIZES_TOKENS, [seconds(engine, tokens) for tokens in SIZES_TOKENS])
-            for name, seconds in COMPACTIONS.items()
-        ]
+    panels = [_seconds_of_compactions(replace(modelled.engine, device=device)) for device in modelled.devices]
+    every = [seconds for series in panels for line in series for seconds in line.y if seconds > 0]
+    for ax, device, series in zip(axes, modelled.devices, panels, strict=True):
+        ax.set_ylim(min(every) / 2, 2 * max(every))
         draw_lines(ax, series, _log_both)
         ax.set_xticks(SIZES_TOKENS, [f"{size:,}" for size in SIZES_TOKENS], fontsize=8)
         ax.minorticks_off()
@@ -102,12 +115,19 @@ def _compactions(modelled: Modelled) -> Figure:
     return figure
 
 
+def _seconds_of_compactions(engine: Engine) -> list[Series]:
+    return [
+        Series(name, SIZES_TOKENS, [seconds(engine, size) for size in SIZES_TOKENS], broken=name == COVERED)
+        for name, seconds in COMPACTIONS.items()
+    ]
+
+
 def _shares(modelled: Modelled) -> Figure:
-    """phi by context, a line for each batch, as far as the contexts can be."""
+    """phi by context, a line for each batch, the engine's own among them, as far as the contexts can be."""
     figure, (ax,) = new_figure()
     fixed = modelled.arriving_tokens + modelled.decoded_tokens
     series = []
-    for batch in BATCHES:
+    for batch in sorted({*BATCHES, modelled.engine.batch}):
         engine = replace(modelled.engine, batch=batch)
         most = most_context_tokens(engine) if engine.accounting.refuses else CONTEXTS_TOKENS[-1]
         possible = [size for size in CONTEXTS_TOKENS if fixed <= size <= most]
@@ -117,36 +137,41 @@ def _shares(modelled: Modelled) -> Figure:
     draw_lines(ax, series, _log_contexts)
     ax.set_xticks(CONTEXTS_TOKENS, [f"{size:,}" for size in CONTEXTS_TOKENS], fontsize=8)
     ax.minorticks_off()
-    title(ax, f"What the context is of a turn, {_where(modelled.engine)}", "tokens of context", "phi, %")
+    title(ax, f"What the context is of a turn\n{_where(modelled.engine)}", "tokens of context", "phi, %")
     return figure
 
 
 def _memory(modelled: Modelled) -> Figure:
-    """Tokens of KV cache by turn, and what there is room for."""
+    """Tokens of KV cache by turn as far as they fit, and what there is room for."""
     figure, (ax,) = new_figure()
-    most = most_context_tokens(modelled.engine)
+    engine = modelled.engine
+    most = most_context_tokens(engine)
+    what = "window" if engine.accounting.refuses and most == engine.model.window_tokens else "memory"
     ax.axhline(most, color="#bbbbbb", linewidth=1)
-    ax.annotate("what fits", (0, most), xycoords=ax.get_yaxis_transform(), fontsize=8.5, color=GREY, va="bottom")
-    draw_lines(ax, [_over_turns(name, sizes) for name, sizes in modelled.cached_tokens.items()])
+    at = ax.get_yaxis_transform()
+    ax.annotate(f"{what}: {most:,.0f} tokens", (0, most), (4, 3), at, "offset points", fontsize=8.5, color=GREY)
+    lines = [_over_turns(name, sizes) for name, sizes in modelled.cached_tokens.items()]
+    draw_lines(ax, lines, lambda axes: axes.set_ylim(0, 1.15 * max(most, axes.dataLim.ymax)), levels=(most,))
     ax.yaxis.set_major_formatter("{x:,.0f}")
-    title(ax, f"How full the cache is, {_where(modelled.engine)}", "turn", "tokens of one request")
+    about = f"How full the cache is\n{_where(engine)}, batch {engine.batch}"
+    title(ax, about, _turns_axis(modelled), "tokens of one request")
     return figure
 
 
 def _over_turns(name: str, values: Sequence[float]) -> Series:
-    """Some of the values, evenly spread, the first and the last among them."""
-    last = len(values) - 1
-    places = sorted({round(last * step / (POINTS - 1)) for step in range(POINTS)})
-    return Series(name, [place + 1 for place in places], [values[place] for place in places])
+    return Series(name, range(1, len(values) + 1), values)
+
+
+def _turns_axis(modelled: Modelled) -> str:
+    return "turn" if modelled.runs == 1 else f"turn, mean over those of {modelled.runs:,} runs that have it"
 
 
 def _where(engine: Engine) -> str:
-    return f"{engine.model.name} on {engine.device.name}, {engine.accounting.name}"
+    return f"{engine.model.name} on {engine.device.name}, accounting {engine.accounting.name}"
 
 
 def _log_seconds(ax: Axes) -> None:
     ax.set_yscale("log")
-    ax.yaxis.set_major_formatter("{x:g}")
     ax.minorticks_off()
 
 

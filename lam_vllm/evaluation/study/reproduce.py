@@ -38,7 +38,7 @@ NOT_HERE = {
     "14": _NO_COPY,
     "20": f"recall on a retrieval set: {_CODEC}",
     "22": "constants of the paper's device",
-    "26": "recall of the banded search: there is no banded search here yet",
+    "26": "recall of the banded search: bench/search.py measures it",
     "27": f"compaction at once and by arrival: {_MODEL}",
 }
 """The paper's other tables, and why each is not computed."""

@@ -12,10 +12,12 @@ from lam_vllm.serving.middleware import OPTIONS_HEADER, SALT_HEADER
 from lam_vllm.serving.routes.bounded import BoundedRoute, problems
 from lam_vllm.serving.routes.compact import Compacted, compact
 from lam_vllm.serving.routes.records import Deleted, Record, forget, record
+from lam_vllm.serving.routes.search import search
 from lam_vllm.serving.routes.status import Status, status
 from lam_vllm.serving.routes.switch import SwitchState, switch
 from lam_vllm.serving.routes.tool import tool
 from lam_vllm.serving.routes.warm import warm
+from lam_vllm.serving.search_answer import SearchAnswer
 from lam_vllm.serving.warming import Warmed
 
 _BODY = (400, 413, 422)
@@ -28,6 +30,7 @@ _ROUTES: tuple[tuple[str, str, Callable[..., Any], Any, tuple[int, ...], tuple[s
     ("GET", "/status", status, Status, (), ()),
     ("POST", "/compact", compact, Compacted, (*_BODY, 500, 503), _CHAT),
     ("POST", "/warm", warm, Warmed, (*_BODY, 500, 503), _CHAT),
+    ("POST", "/search", search, SearchAnswer, (*_BODY, 404, 500, 503), _CHAT),
     ("GET", "/records/{identity}", record, Record, (404, 410, 503), _SALTED),
     ("DELETE", "/records", forget, Deleted, (503,), _SALTED),
     ("GET", "/tool", tool, dict[str, Any], (), ()),

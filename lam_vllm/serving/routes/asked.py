@@ -16,6 +16,7 @@ from lam_vllm.serving.asgi import header_of
 from lam_vllm.serving.middleware import OPTIONS_HEADER, SALT_HEADER
 from lam_vllm.serving.options import Options, request_options
 from lam_vllm.serving.service import Service
+from lam_vllm.stores import StoreError
 
 T = TypeVar("T")
 MAX_MESSAGES = 65_536
@@ -61,8 +62,11 @@ def options_of(body: Asked, http: Request) -> Options:
     """
     service, header = service_of(http), header_of(http.headers.raw, OPTIONS_HEADER)
     default = service.settings.rollout.default_for(body.model, service.settings.options)
+    has_basis = service.handler.compactors.has_basis
     try:
-        return request_options(default, header=header, field=body.lam, has_encoder=service.encoder is not None)
+        return request_options(
+            default, header=header, field=body.lam, has_encoder=service.encoder is not None, has_basis=has_basis
+        )
     except OptionError as error:
         raise HTTPException(400, str(error)) from None
 
@@ -106,3 +110,9 @@ async def within_limit(service: Service, work: Awaitable[T]) -> T:
     if service.stopping.is_set():
         raise HTTPException(503, "the server is going down")
     raise HTTPException(503, f"not done within {seconds:g} seconds")
+
+
+def store_ill(service: Service, error: StoreError) -> HTTPException:
+    """What a client is told of a store that cannot answer: 503. What failed is logged: it may name a file or a host."""
+    service.handler.log(error, "the store cannot answer")
+    return HTTPException(503, "the store cannot answer now; see the server's log")

@@ -130,8 +130,7 @@ def _from_nothing(
 ) -> tuple[Compaction, tuple[str | None, ...]]:
     # Without the memo: a dry run must not use up what the next real request would count as new.
     compaction = service.handler.compactors.get(options.config).compact(messages, salt=salt, use_memo=False)
-    keeps = options.store and options.mode == "on"
-    texts = [removed_text(messages, decision) if keeps else "" for decision in compaction.decisions]
+    texts = [removed_text(messages, decision) if options.keeps else "" for decision in compaction.decisions]
     return compaction, tuple(service.handler.records.put(salt, text) if text else None for text in texts)
 
 

@@ -1,4 +1,4 @@
-"""GET /v1/lam/records/{id} and DELETE /v1/lam/records: removed text, of one tenant only."""
+"""GET /v1/lam/records/{id} and DELETE /v1/lam/records: what is kept, of one tenant only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 from fastapi import HTTPException, Request, Response
 from pydantic import BaseModel
 
-from lam_vllm.serving.routes.asked import in_lane, salt_of, service_of
+from lam_vllm.serving.routes.asked import in_lane, salt_of, service_of, store_ill
 from lam_vllm.serving.routes.bounded import AsciiResponse
 from lam_vllm.serving.service import Service
 from lam_vllm.stores import StoreError
@@ -24,7 +24,7 @@ class Record(BaseModel):
 
 
 class Deleted(BaseModel):
-    """How many pieces of text were deleted."""
+    """How many pieces of text were deleted. What could be searched is not counted."""
 
     deleted: int
 
@@ -46,13 +46,19 @@ async def record(identity: str, http: Request) -> Response:
 
 
 async def forget(http: Request) -> Deleted:
-    """Delete the text kept of one tenant: of the salt in the header, without it of those who send no salt.
+    """Delete the text and the indexes kept of one tenant: of the salt in the header, without it of those who send none.
 
     503 while the store cannot be written: nothing, or not everything, was deleted.
     """
     service, salt = service_of(http), salt_of(None, http)
-    records = service.handler.records
-    return Deleted(deleted=await _asked(service, lambda: records.forget(salt)))
+
+    def forgotten() -> int:
+        try:
+            return service.handler.records.forget(salt)
+        finally:
+            service.handler.compactors.forget(salt)  # what waits in the worker would be written later
+
+    return Deleted(deleted=await _asked(service, forgotten))
 
 
 async def _asked(service: Service, question: Callable[[], T]) -> T:
@@ -60,4 +66,4 @@ async def _asked(service: Service, question: Callable[[], T]) -> T:
     try:
         return await in_lane(service, question, "store")
     except StoreError as error:
-        raise HTTPException(503, f"the store cannot answer now: {error}") from None
+        raise store_ill(service, error) from None

@@ -40,6 +40,8 @@ class EncoderStatus(BaseModel):
     fast_pass: str | None = None
     fast_pass_reason: str | None = None
     guard_band: float | None = None
+    device: str | None = None
+    device_reason: str | None = None
     threads: int | None = None
     process: int | None = None
     restarts: int = 0
@@ -56,11 +58,22 @@ class StoreStatus(BaseModel):
     retention_seconds: float
 
 
+class IndexStatus(BaseModel):
+    """What can be searched later, kept where removed text is, or in the worker's memory where the store is memory.
+
+    `kept` is what applies to a request that says nothing.
+    """
+
+    kept: bool
+    bytes: int
+    max_bytes: int
+
+
 class Status(BaseModel):
     """How this server was started and what it has counted since.
 
     The counters, from `requests` to `guard_band_violations`, are sums over its `processes`. `memo_bytes`, `encoder` and
-    `hint` are those of the process that answers, and so is `store_bytes` where the store is memory.
+    `hint` are those of the process that answers, and so are `store_bytes` and `index` where the store is memory.
     """
 
     version: str
@@ -75,6 +88,7 @@ class Status(BaseModel):
     canary: float
     models: list[str]
     store: StoreStatus
+    index: IndexStatus
     encoder: EncoderStatus
     requests: dict[str, float]
     prompt_tokens_original: dict[str, float]
@@ -111,6 +125,7 @@ async def status(http: Request) -> Status:
         canary=rollout.canary,
         models=sorted(rollout.models),
         store=store,
+        index=_index_status(service, config),
         encoder=_encoder_status(service),
         guard_band_violations=sum(violations.values()),
         **counted,
@@ -132,6 +147,16 @@ def _store_status(service: Service) -> StoreStatus:
     )
 
 
+def _index_status(service: Service, config: CompactorConfig) -> IndexStatus:
+    compactors, settings = service.handler.compactors, service.settings
+    embeds = compactors.client is not None and config.profile != "exact"
+    return IndexStatus(
+        kept=settings.options.store and embeds,
+        bytes=compactors.index_bytes,
+        max_bytes=settings.store.max_bytes if compactors.client is not None else 0,
+    )
+
+
 def _encoder_status(service: Service) -> EncoderStatus:
     encoder, client = service.encoder, service.handler.compactors.client
     if encoder is None:
@@ -141,5 +166,11 @@ def _encoder_status(service: Service) -> EncoderStatus:
         return status
     facts, fast = client.facts, client.facts.fast
     measured = {"fast_pass": fast.way.label, "fast_pass_reason": fast.reason, "guard_band": fast.guard_band}
-    running = {"threads": facts.threads, "process": facts.process, "restarts": client.restarts}
+    running = {
+        "device": facts.device,
+        "device_reason": facts.device_reason,
+        "threads": facts.threads,
+        "process": facts.process,
+        "restarts": client.restarts,
+    }
     return status.model_copy(update={**measured, **running})
