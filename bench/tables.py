@@ -9,6 +9,7 @@ from typing import Any
 
 import baseline_tables
 import bge_base
+import certificates
 import codec_tables
 import duplicates
 import ecr_tables
@@ -173,6 +174,7 @@ def main() -> None:
         "serving_setups": setups,
         **{f"schedule_{name}": of("schedules", make) for name, make in schedules_tables.MAKERS.items()},
         **{f"codec_{name}": of("codec", make) for name, make in codec_tables.MAKERS.items()},
+        "certificates": of("certificates", certificates.tables),
         "search_grid": search_tables.grid,
         "search_drops": search_tables.drops,
         "search_left_out": search_tables.left_out,

@@ -207,9 +207,11 @@ def model(
     batch: Annotated[int, typer.Option(help="requests that decode together and share the memory")] = 1,
     accounting: Annotated[str, typer.Option(help="exact, or paper: as its tables count")] = "exact",
     turns: Annotated[int | None, typer.Option(help="default: until the context is full")] = None,
-    turn_tokens: Annotated[float, typer.Option(help="what a turn adds to the context")] = 637,
-    decoded_tokens: Annotated[float, typer.Option(help="of them the answer's")] = 39,
-    start_tokens: Annotated[float, typer.Option(help="what the first turn brings beside: prompt and task")] = 0,
+    turn_tokens: Annotated[float | None, typer.Option(help="what a turn adds to the context; default: 637")] = None,
+    decoded_tokens: Annotated[float | None, typer.Option(help="of them the answer's; default: 39")] = None,
+    start_tokens: Annotated[
+        float | None, typer.Option(help="what the first turn brings beside, prompt and task; default: 0")
+    ] = None,
     removal: Annotated[
         float | None, typer.Option(help="share of tool output that goes; default: what exact takes of mini-swe-agent")
     ] = None,
@@ -219,6 +221,7 @@ def model(
     ] = None,
     tokenizer: Annotated[str | None, typer.Option(help="the served model's, for FILES")] = None,
     encoder: EncoderName = None,
+    observations: Observations = None,
     json: Annotated[bool, typer.Option("--json", help="print one JSON object in place of tables")] = False,
     figures: Annotated[bool, typer.Option("--figures", help="draw the paper's figures 1, 8, 9a and 9c")] = False,
     out: Annotated[Path, typer.Option(help="folder of the figures")] = Path("lam-model"),
@@ -241,6 +244,7 @@ def model(
         profiles=tuple(dict.fromkeys(profile or [])),
         tokenizer=tokenizer,
         encoder=encoder,
+        observations=observations,
     )
     command.run(files or [], options, Outputs(json, figures, out))
 

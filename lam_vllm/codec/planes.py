@@ -75,7 +75,7 @@ def numbers_of(planes: Words) -> Numbers:
 
 
 def _transposed(octets: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Each word's 8x8 bits transposed: bit j of byte i becomes bit i of byte j."""
+    """Each word's 8x8 bits transposed: bit j of byte i becomes bit i of byte j; little-endian, as bytes are read."""
     for shift, mask in _SWAPS:
         moved = octets >> np.uint64(shift)
         moved ^= octets
@@ -83,4 +83,4 @@ def _transposed(octets: NDArray[np.uint64]) -> NDArray[np.uint64]:
         octets = octets ^ moved
         moved <<= np.uint64(shift)
         octets ^= moved
-    return octets
+    return octets.astype("<u8", copy=False)

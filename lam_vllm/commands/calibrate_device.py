@@ -140,7 +140,7 @@ def with_engine(device: Device, model: Model, timings: Sequence[Timing]) -> Devi
     """
     longest = max(each.context_tokens for each in timings)
     source = f"{COMMAND} --url: {model.name}, {len(timings)} prompts of up to {longest:,.0f} tokens"
-    served = fit_served(timings, source)
+    served = fit_served(timings, source, model)
     ttft, steps = (_words(errors) for errors in relative_errors(served, timings))
     served = replace(served, source=f"{source}; error of the fit: TTFT {ttft}; decode step {steps}")
     rate, bandwidth = effective_prefill_rate(served, model, timings), effective_bandwidth(served, model, timings)

@@ -25,11 +25,15 @@ from lam_vllm.performance_model.workload import Turn, without_removal
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The runs with what this profile removes of each turn, and what deciding that costs."""
+    """The runs with what this profile removes of each turn, and what deciding that costs.
+
+    `goes_on`: no end was asked for, so that turns like the last one follow until the context is full.
+    """
 
     name: str
     runs: Runs
     compaction: Compaction
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,8 @@ def make_report(engine: Engine, profiles: Sequence[Profile], budget_tokens: floa
     fitting = [run for run in comparable(engine, first.runs) if run]
     if not fitting:
         shortest = min(run[0].arriving_tokens + run[0].decoded_tokens for run in first.runs)
-        most = most_context_tokens(engine)
-        raise OptionError("tokens of the shortest first turn", shortest, f"at most {most:,.0f}, what fits")
+        fits = f"at most {most_context_tokens(engine):,.6g}, what fits for each of a batch of {engine.batch:,}"
+        raise OptionError("tokens of the shortest first turn", shortest, fits)
     budget_tokens = min(budget_tokens, most_context_tokens(engine))
     return Report(
         engine,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from lam_vllm.commands.model_report import Report
@@ -17,13 +17,14 @@ from lam_vllm.performance_model.workload import without_removal
 SHOWN_TURNS = 10
 SECONDS = number(".3g")
 _PARTS = (
-    Column("total", "s/turn", number(".4g")),
-    Column("weights", "weights", SECONDS),
-    Column("prefill", "prefill", SECONDS),
-    Column("context", "context", SECONDS),
-    Column("compaction", "compact", SECONDS),
-    Column("reprefill", "again", SECONDS),
+    Column("total_seconds", "s/turn", number(".4g")),
+    Column("weights_seconds", "weights", SECONDS),
+    Column("prefill_seconds", "prefill", SECONDS),
+    Column("context_seconds", "context", SECONDS),
+    Column("compaction_seconds", "compact", SECONDS),
+    Column("reprefill_seconds", "again", SECONDS),
 )
+TTFT = "ttft_seconds"
 
 
 def tables(report: Report) -> list[Figures]:
@@ -45,13 +46,26 @@ def _policies(report: Report) -> Figures:
         f"{engine.model.name} on {engine.device.name}, batch {engine.batch}, accounting {engine.accounting.name}",
         (
             Column("policy", "policy", width=22),
-            *_PARTS,
-            Column("ttft", "TTFT", SECONDS),
+            *_parts_shown(report),
+            Column(TTFT, "TTFT", SECONDS),
             Column("over_admit", "/admit", number(".3g")),
         ),
         records,
-        f"seconds of a request, mean over the {sum(map(len, report.plain.costs)):,} turns that all can answer",
+        f"seconds of a request, mean over {_which_turns(report)}",
     )
+
+
+def _parts_shown(report: Report) -> tuple[Column, ...]:
+    """A request's fixed part only where one was measured."""
+    fixed = (Column("fixed_seconds", "fixed", SECONDS),) if report.engine.served else ()
+    return (*_PARTS, *fixed)
+
+
+def _which_turns(report: Report) -> str:
+    turns = sum(map(len, report.plain.costs))
+    if report.engine.accounting.refuses:
+        return f"the {turns:,} turns that all can answer"
+    return f"all {turns:,} turns, whether they fit or not"
 
 
 def _full(report: Report) -> Figures:
@@ -86,36 +100,44 @@ def _full(report: Report) -> Figures:
 
 def _record(forecast: Forecast) -> dict[str, Any]:
     cost = forecast.turn
-    return {"policy": forecast.policy, **_parts(cost), "ttft": cost.ttft, "turns": forecast.answered}
+    return {"policy": forecast.policy, **_parts(cost), TTFT: cost.ttft, "turns": forecast.answered}
 
 
 def _parts(cost: TurnCost) -> dict[str, float]:
-    return {**asdict(cost), "context": cost.context, "total": cost.total}
+    parts = {**asdict(cost), "context": cost.context, "total": cost.total}
+    return {f"{part}_seconds": seconds for part, seconds in parts.items()}
 
 
 def _ttft(report: Report) -> Figures:
     shown = {report.plain.policy: report.plain.ttft}
     shown |= {report.of_first(name).policy: report.of_first(name).ttft for name in ("admit", "suffix", "in_place")}
-    turns = _spread(len(report.plain.ttft))
+    turns = range(len(report.plain.ttft))
     return Figures(
-        "ttft",
+        TTFT,
         "seconds to the first token, by turn",
         (Column("turn", "turn"), *(Column(name, name, SECONDS) for name in shown)),
-        [{"turn": turn, **{name: by_turn[turn - 1] for name, by_turn in shown.items()}} for turn in turns],
+        [{"turn": turn + 1, **{name: by_turn[turn] for name, by_turn in shown.items()}} for turn in turns],
         "out of the prefill, without queues; of several runs the mean of those that have the turn",
     )
 
 
-def _spread(turns: int) -> list[int]:
-    """Some turns from the first to the last, evenly spread."""
-    return sorted({1 + round((turns - 1) * step / (SHOWN_TURNS - 1)) for step in range(SHOWN_TURNS)})
+def shortened(table: Figures) -> Figures:
+    """The table as a terminal has room for it: of a table by turn some, evenly spread, the first and last among them.
+
+    Every other is as it was.
+    """
+    if table.name != TTFT or len(table.records) <= SHOWN_TURNS:
+        return table
+    last = len(table.records) - 1
+    places = (round(last * step / (SHOWN_TURNS - 1)) for step in range(SHOWN_TURNS))
+    return replace(table, records=[table.records[place] for place in places])
 
 
 def _budget(report: Report) -> Figures:
     return Figures(
         "budget",
         f"under a budget of {report.budget_tokens:,.0f} tokens",
-        (Column("policy", "policy", width=22), *_PARTS, Column("turns", "turns", number(","))),
+        (Column("policy", "policy", width=22), *_parts_shown(report), Column("turns", "turns", number(","))),
         [_record(each) for each in report.budgeted],
         "each over the turns that fit: without compaction, and with all of it",
     )
@@ -131,7 +153,7 @@ def _methods(report: Report) -> Figures:
             Column("method", "method"),
             Column("schedule", "schedule"),
             Column("removal", "r_eff", number(".4g")),
-            Column("total", "s/turn", number(".1f")),
+            Column("total_seconds", "s/turn", number(".1f")),
             Column("over_lam", "/LAM", number(".1f")),
         ),
         [

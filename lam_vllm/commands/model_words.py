@@ -8,6 +8,7 @@ from itertools import chain
 
 from lam_vllm.commands.model_report import Report
 from lam_vllm.performance_model.capacity import most_context_tokens
+from lam_vllm.performance_model.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,33 @@ def _caveats(report: Report) -> Iterator[Caveat]:
     yield _hard_budget(report)
     yield _broken_prefix(report)
     yield _schedule(report)
+    yield basis(report.engine)
     yield Caveat(
         "spare CPU",
         None,
         "The compactor is taken to have a core of its own. Where the server's cores are busy, its seconds come on top "
         "of other requests', which is not modelled; nor are queues.",
+    )
+
+
+def basis(engine: Engine) -> Caveat:
+    """What the times rest on; it applies where something was measured that cannot be used."""
+    about, served = "what times rest on", engine.device.served
+    rates = f"Prefills and decode steps go by the rates of {engine.device.name}"
+    if engine.served:
+        text = "Prefills and decode steps go by what was measured of this model, one request at a time"
+        more = f"; {engine.batch} at a time are taken to share a step as its bytes do" if engine.batch > 1 else ""
+        return Caveat(about, None, f"{text}{more}: {engine.served.source}.")
+    if served is None:
+        return Caveat(about, None, f"{rates}; no engine was measured on it (lam-vllm calibrate device --url).")
+    if not engine.accounting.takes_measured:
+        return Caveat(about, None, f"{rates}; accounting {engine.accounting.name} takes nothing measured of an engine.")
+    whose = f"those of {served.model.name}" if served.model else "the file does not say of which model they are"
+    return Caveat(
+        about,
+        True,
+        f"{rates}, each a mean over some prompts: the coefficients measured on it are not those of "
+        f"{engine.model.name} ({whose}).",
     )
 
 
@@ -78,6 +101,8 @@ def _little_removed(report: Report) -> Caveat:
     observed = sum(turn.observed_tokens for turn in turns)
     removal = sum(turn.removed_tokens for turn in turns) / observed if observed else 0.0
     least = report.break_even.removal
+    if not observed:
+        return Caveat("little removed", True, "There is no tool output, so that nothing can be removed.")
     if least is None:
         return Caveat("little removed", True, "Removing all tool output would not pay for the compactor.")
     return Caveat(

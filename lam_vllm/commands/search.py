@@ -18,7 +18,7 @@ from lam_vllm.commands.doctor_ask import Asked, Reply
 from lam_vllm.errors import OptionError
 from lam_vllm.evaluation.corpus import Run
 from lam_vllm.evaluation.live.client import ServerError
-from lam_vllm.serving.search_answer import FoundWindow, SearchAnswer, SearchHit, answer_of
+from lam_vllm.serving.search_answer import MOST_QUERY_CHARACTERS, FoundWindow, SearchAnswer, SearchHit, answer_of
 from lam_vllm.types import Message
 
 ROUTE = "/v1/lam/search"
@@ -42,12 +42,16 @@ def search_here(run: Run, question: Question, encoder: str | None, tokenizer: st
     """The answer out of this process.
 
     Raises:
-        OptionError: no encoder is named, an option has a value that it cannot have, or the profile embeds nothing.
+        OptionError: no encoder is named, the query is empty or too long, an option has a value that it cannot have, or
+            the profile embeds nothing.
         MissingExtraError: the encoder needs an extra that is not installed.
         EncoderError: the encoder cannot be loaded, or failed.
     """
     if encoder is None:
         raise OptionError("encoder", None, "one that embeds the run, such as minilm; or ask a server: --url")
+    if not 1 <= len(question.query) <= MOST_QUERY_CHARACTERS:
+        given = f"{len(question.query)} characters"
+        raise OptionError("query", given, f"1 to {MOST_QUERY_CHARACTERS} characters")
     compactor, _ = make_compactor(question.flags, None, encoder, tokenizer)
     return answer_of(compactor.search(list(run.messages), question.query, question.k))
 

@@ -26,24 +26,30 @@ class _Arrival:
     changed: bool = False
 
 
-def turns_of(run: Run, method: Method, count_tokens: TokenCounter) -> tuple[Turn, ...]:
+def turns_of(run: Run, method: Method, count_tokens: TokenCounter, observations: str = "tool") -> tuple[Turn, ...]:
     """A turn for each answer of the run, up to its last; what a chat template adds around messages is not counted.
+
+    An empty answer to nothing new is no turn: no request can be told from it. `observations` as the compactor has it.
 
     Raises:
         Whatever the method raises.
     """
-    return tuple(_turns(run.messages, method.shorten(run), count_tokens))
+    return tuple(_turns(run.messages, method.shorten(run), count_tokens, observations))
 
 
-def _turns(before: Sequence[Message], after: Sequence[Message], count_tokens: TokenCounter) -> Iterator[Turn]:
+def _turns(
+    before: Sequence[Message], after: Sequence[Message], count_tokens: TokenCounter, observations: str
+) -> Iterator[Turn]:
     arrival = _Arrival()
     for index, (message, shortened) in enumerate(zip(before, after, strict=True)):
         if message.get("role") == "assistant" and index:
             decoded = _tokens(message, count_tokens)
-            yield _turn(arrival, decoded)
+            if arrival.arriving or decoded:
+                yield _turn(arrival, decoded)
             arrival = _Arrival()
         else:
-            _add(arrival, message, shortened, count_tokens, observed=is_observation(before, index, "tool"))
+            observed = is_observation(before, index, observations)
+            _add(arrival, message, shortened, count_tokens, observed=observed)
 
 
 def _turn(arrival: _Arrival, decoded: int) -> Turn:

@@ -28,6 +28,8 @@ class PaperAccounting:
     """Whether a context that cannot be is an error."""
     reads_weights_in_prefill: bool = False
     """Whether a prefill lasts at least as long as reading the weights."""
+    takes_measured: bool = False
+    """Whether coefficients measured on an engine stand in for the formulas."""
 
     def prefilled_tokens(self, turn: Turn, *, admitted: bool) -> float:  # noqa: ARG002 - one form for both
         """All that arrives, though it be `admitted`: shortened before."""
@@ -62,14 +64,20 @@ class ExactAccounting:
     memory_share: float = VLLM_MEMORY_SHARE
     refuses: bool = True
     reads_weights_in_prefill: bool = True
+    takes_measured: bool = True
 
     def prefilled_tokens(self, turn: Turn, *, admitted: bool) -> float:
-        """What arrives, less what was removed before."""
-        return turn.kept_tokens if admitted else turn.arriving_tokens
+        """What arrives, less what was removed before; at least one token, without which an engine answers nothing."""
+        return max(1.0, turn.kept_tokens if admitted else turn.arriving_tokens)
 
     def context_tokens(self, cached_tokens: float, turn: Turn, *, admitted: bool) -> float:
-        """The cache, what is prefilled, and the answer."""
-        return cached_tokens + self.prefilled_tokens(turn, admitted=admitted) + turn.decoded_tokens
+        """The cache, what arrives and stays, and the answer; where nothing arrives, the last cached is prefilled again.
+
+        Where nothing is cached either, one token is taken to arrive.
+        """
+        arriving = turn.kept_tokens if admitted else turn.arriving_tokens
+        least = self.prefilled_tokens(turn, admitted=admitted) + turn.decoded_tokens
+        return max(cached_tokens + arriving + turn.decoded_tokens, least)
 
     def prefill_pairs(self, prefilled_tokens: float, decoded_tokens: float, context_tokens: float) -> float:
         """All with what is cached, and half with one another."""

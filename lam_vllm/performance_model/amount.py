@@ -7,6 +7,11 @@ import math
 from lam_vllm.errors import OptionError
 
 
+def is_number(value: object) -> bool:
+    """Whether it is one: True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def amount(name: str, value: float) -> float:
     """`value` itself.
 

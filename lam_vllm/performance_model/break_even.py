@@ -72,8 +72,10 @@ def break_even_removal(engine: Engine, runs: Runs, compaction: Compaction) -> fl
 
 
 def free_prefill_tokens(engine: Engine) -> float:
-    """How many tokens are prefilled in the time that reading the weights takes; 0 where that is not counted."""
-    if not engine.accounting.reads_weights_in_prefill:
+    """How many tokens are prefilled in the time that reading the weights takes; 0 where it is not counted, or where it
+    is part of a fixed time that was measured.
+    """
+    if engine.served or not engine.accounting.reads_weights_in_prefill:
         return 0.0
     model = engine.model
     per_token = 2 * model.active_parameters / engine.device.prefill_rate

@@ -51,9 +51,10 @@ def middle_timings(rounds: Sequence[Sequence[Timing]]) -> list[Timing]:
     return [sorted(each, key=lambda timing: timing.ttft_seconds)[len(each) // 2] for each in by_request]
 
 
-def fit_served(timings: Sequence[Timing], source: str) -> Served:
-    """The coefficients, from `source`, that leave the least sum of squared relative errors, none of them below 0.
+def fit_served(timings: Sequence[Timing], source: str, model: Model | None = None) -> Served:
+    """The coefficients with the least sum of squared relative errors, none of them below 0.
 
+    They are of `model`, where it is known, and `source` says where from.
     Errors are relative so that short prompts, which are most of an agent's, count as much as long ones.
 
     Raises:
@@ -67,7 +68,7 @@ def fit_served(timings: Sequence[Timing], source: str) -> Served:
     step, context = fit(
         [(1.0, each.context_tokens) for each in timings], [each.step_seconds for each in timings], "context tokens"
     )
-    return Served(fixed, token, pair, step, context, source)
+    return Served(fixed, token, pair, step, context, source, model)
 
 
 def fit(rows: Sequence[Sequence[float]], seconds: Sequence[float], of: str) -> list[float]:

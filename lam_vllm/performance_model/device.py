@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from lam_vllm.errors import InputFileError, OptionError
+from lam_vllm.performance_model.amount import is_number
+from lam_vllm.performance_model.json_file import read_object
+from lam_vllm.performance_model.model import Model
 from lam_vllm.performance_model.served import Served
 
 Kind = Literal["printed", "measured", "data sheet", "fitted", "estimated"]
 """Printed in the paper; measured by a command that `source` names; a vendor's; chosen so that printed cells come out;
 derived from another constant for want of a measurement."""
+LEAST, MOST = 1e-9, 1e24
+"""Of a device's constants, in their units: no machine is near either, and no time comes out without end."""
+UNITS = {
+    "memory_bandwidth": "B/s",
+    "matrix_rate": "FLOP/s",
+    "prefill_efficiency": "1",
+    "memory": "B",
+    "encoder_rate": "tok/s",
+    "quantize_rate": "B/s",
+    "hash_rate": "B/s",
+    "verify_rate": "pair/s",
+    "codec_rate": "B/s",
+    "exact_rate": "tok/s",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +37,8 @@ class Constant:
     """A number of the model: its value, unit, where it comes from, and of what kind it is.
 
     Raises:
-        OptionError: `value` is not a finite number above 0; there is no such kind.
+        OptionError: `value` is not a finite number above 0; there is no such kind; unit or source is not a text, or
+            empty.
     """
 
     value: float
@@ -30,10 +47,13 @@ class Constant:
     kind: Kind
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.value) and 0 < self.value < math.inf):
+        if not (is_number(self.value) and 0 < self.value < math.inf):
             raise OptionError(f"value of a constant in {self.unit}", self.value, "a finite number above 0")
         if self.kind not in get_args(Kind):
             raise OptionError("kind", self.kind, ", ".join(get_args(Kind)))
+        for name in ("unit", "source"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise OptionError(f"{name} of a constant", getattr(self, name), "a text that is not empty")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +61,8 @@ class Device:
     """The machine that serves, and the rates of the compactor beside it.
 
     Raises:
-        OptionError: `prefill_efficiency` is above 1.
+        OptionError: the name is not a text, or empty; a constant is not in its unit, or outside `LEAST` to `MOST`;
+            `prefill_efficiency` is above 1.
     """
 
     name: str
@@ -69,6 +90,13 @@ class Device:
     """What was measured of a model that it serves; the formulas over the constants do not use it."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise OptionError("name", self.name, "a text that is not empty")
+        for name, constant in self.constants.items():
+            if constant.unit != UNITS[name]:
+                raise OptionError(f"unit of {name}", constant.unit, UNITS[name])
+            if not LEAST <= constant.value <= MOST:
+                raise OptionError(name, constant.value, f"{LEAST:g} to {MOST:g} {constant.unit}")
         if self.prefill_efficiency.value > 1:
             raise OptionError("prefill_efficiency", self.prefill_efficiency.value, "a share, at most 1")
 
@@ -80,15 +108,14 @@ class Device:
     @property
     def constants(self) -> dict[str, Constant]:
         """All constants by name."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name in CONSTANTS}
+        return {name: getattr(self, name) for name in UNITS}
 
     def json(self) -> dict[str, Any]:
         """What `read_device` reads."""
         return asdict(self)
 
 
-CONSTANTS = tuple(each.name for each in fields(Device) if each.name not in ("name", "served"))
-_Part = TypeVar("_Part", Constant, Served)
+_Part = TypeVar("_Part", Constant, Served, Model)
 
 
 def read_device(path: Path) -> Device:
@@ -96,18 +123,15 @@ def read_device(path: Path) -> Device:
 
     Raises:
         InputFileError: the file cannot be read, or a name is missing, unknown or has no such object.
-        OptionError: a constant has a value that it cannot have; names the constant.
+        OptionError: a constant, a coefficient or a size has a value that it cannot have; names it.
     """
-    try:
-        described = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputFileError(path, f"not a JSON file: {error}") from None
-    names = ["name", *CONSTANTS]
-    if not isinstance(described, dict) or set(described) - {"served"} != set(names):
-        raise InputFileError(path, f"expected an object with {', '.join(names)}")
-    constants = {name: _constant(path, name, described[name]) for name in CONSTANTS}
-    served = described.get("served")
-    return Device(str(described["name"]), **constants, served=served and _part(path, "served", served, Served))
+    names = ["name", *UNITS]
+    expected = f"an object with {', '.join(names)}"
+    described = read_object(path, expected)
+    if set(described) - {"served"} != set(names):
+        raise InputFileError(path, f"expected {expected}")
+    constants = {name: _constant(path, name, described[name]) for name in UNITS}
+    return Device(described["name"], **constants, served=_served(path, described.get("served")))
 
 
 def _constant(path: Path, name: str, described: Any) -> Constant:
@@ -117,12 +141,17 @@ def _constant(path: Path, name: str, described: Any) -> Constant:
         raise OptionError(name, error.value, error.allowed) from None
 
 
+def _served(path: Path, described: Any) -> Served | None:
+    if described is None:
+        return None
+    model = described.get("model") if isinstance(described, dict) else None
+    if model is None:
+        return _part(path, "served", described, Served)
+    return _part(path, "served", {**described, "model": _part(path, "served.model", model, Model)}, Served)
+
+
 def _part(path: Path, name: str, described: Any, kind: type[_Part]) -> _Part:
     keys = [each.name for each in fields(kind)]
     if not isinstance(described, dict) or set(described) != set(keys):
         raise InputFileError(path, f"{name}: expected an object with {', '.join(keys)}")
     return kind(**described)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from lam_vllm.errors import OptionError
+from lam_vllm.performance_model.amount import is_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,9 @@ class Model:
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
-            if name != "name" and not 0 < getattr(self, name) < math.inf:
-                raise OptionError(name, getattr(self, name), "a finite number above 0")
+            value = getattr(self, name)
+            if name != "name" and not (is_number(value) and 0 < value < math.inf):
+                raise OptionError(name, value, "a finite number above 0")
         if self.experts_per_token > self.experts:
             raise OptionError("experts_per_token", self.experts_per_token, f"at most the {self.experts} experts")
         everything = self.experts_per_token == self.experts
@@ -59,6 +61,15 @@ class Model:
         expert = (self.parameters - self.active_parameters) / routed
         untouched = self.experts * float((1 - self.experts_per_token / self.experts) ** tokens)
         return (self.parameters - untouched * expert) * self.weight_bytes_per_parameter
+
+
+def same_sizes(one: Model, other: Model) -> bool:
+    """Whether a token costs the same in both, within 0.1%: all sizes but the window's are the same, names may differ.
+
+    Fine-tuning changes none of them; published numbers of parameters are rounded.
+    """
+    compared = (name for name in Model.__dataclass_fields__ if name not in ("name", "window_tokens"))
+    return all(math.isclose(getattr(one, name), getattr(other, name), rel_tol=1e-3) for name in compared)
 
 
 LLAMA_3_1_8B = Model(

@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from lam_vllm.errors import InputFileError, OptionError
+from lam_vllm.performance_model.architectures import ARCHITECTURES
 from lam_vllm.performance_model.config_fields import read_fields
+from lam_vllm.performance_model.json_file import is_file
 from lam_vllm.performance_model.model import LLAMA_3_1_8B, Model
-
-BYTES = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0}
-BITS = {"fp8": 8, "bitsandbytes": 4, "mxfp4": 4.25}
-"""Of quantisations that name no number of bits."""
-TWO_MATRICES = frozenset({"gpt_neox", "nemotron", "phi", "starcoder2"})
-"""Architectures whose feed-forward part has no gate, so two matrices in place of three."""
+from lam_vllm.performance_model.quantisation import dtype_bytes, weight_bytes
 
 
 def find_model(name: str) -> Model:
@@ -27,10 +24,10 @@ def find_model(name: str) -> Model:
     """
     if name.lower() == LLAMA_3_1_8B.name.lower():
         return LLAMA_3_1_8B
-    path = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
-    if not path.is_file():
-        raise OptionError("model", name, f"{LLAMA_3_1_8B.name}, a config.json, or a folder that holds one")
-    return read_model(path)
+    for path in (Path(name), Path(name) / "config.json"):
+        if is_file(str(path)):
+            return read_model(path)
+    raise OptionError("model", name, f"{LLAMA_3_1_8B.name}, a config.json, or a folder that holds one")
 
 
 def read_model(path: Path) -> Model:
@@ -40,7 +37,8 @@ def read_model(path: Path) -> Model:
 
     Raises:
         InputFileError: the file is not JSON, or a size is missing or none; names it.
-        OptionError: a layer has a sliding window or no attention, or the quantisation is unknown.
+        OptionError: the kind of model was not checked, a layer has a sliding window or no attention, or the bits of the
+            weights or of the KV cache are not known.
     """
     config = read_fields(path)
     _refuse_partial_attention(config)
@@ -60,25 +58,27 @@ class _Attention:
 def _model(name: str, config: Mapping[str, Any]) -> Model:
     hidden, layers = config["hidden_size"], config["num_hidden_layers"]
     attention = _latent(config) if config.get("kv_lora_rank") else _grouped(config)
-    embeddings = config["vocab_size"] * hidden * (1 if config.get("tie_word_embeddings") else 2)
+    architecture = ARCHITECTURES[config["model_type"]]
+    matrices, tied = architecture.matrices, config.get("tie_word_embeddings", architecture.tied)
+    embeddings = config["vocab_size"] * hidden * (1 if tied else 2)
     shared = embeddings + hidden + layers * (attention.parameters + 2 * hidden)
     expert_layers, experts, per_token = _experts(config)
-    matrices = 2 if config.get("model_type") in TWO_MATRICES else 3
     shared += (layers - expert_layers) * matrices * hidden * config["intermediate_size"]
     expert = 0.0
     if expert_layers:
         width = config.get("moe_intermediate_size") or config["intermediate_size"]
         shared += expert_layers * hidden * (experts + matrices * _always_active(config, width))
         expert = expert_layers * matrices * hidden * width
+    parameters = shared + experts * expert
     return Model(
         name=name,
-        parameters=shared + experts * expert,
+        parameters=parameters,
         active_parameters=shared + per_token * expert,
         layers=layers,
         attention_width=attention.width,
-        kv_bytes_per_token=layers * attention.kv_numbers * BYTES[_dtype(config)],
+        kv_bytes_per_token=layers * attention.kv_numbers * dtype_bytes(config),
         window_tokens=config["max_position_embeddings"],
-        weight_bytes_per_parameter=_weight_bytes(config),
+        weight_bytes_per_parameter=weight_bytes(config, parameters, embeddings),
         experts=experts if expert_layers else 1,
         experts_per_token=per_token if expert_layers else 1,
     )
@@ -109,7 +109,7 @@ def _experts(config: Mapping[str, Any]) -> tuple[int, int, int]:
     if not experts:
         return 0, 0, 0
     dense = set(config.get("mlp_only_layers") or ()) | set(range(config.get("first_k_dense_replace") or 0))
-    every = config.get("decoder_sparse_step") or config.get("moe_layer_freq") or 1
+    every = config.get("decoder_sparse_step") or 1
     layers = range(config["num_hidden_layers"])
     return (
         sum(layer not in dense and (layer + 1) % every == 0 for layer in layers),
@@ -120,28 +120,8 @@ def _experts(config: Mapping[str, Any]) -> tuple[int, int, int]:
 
 def _always_active(config: Mapping[str, Any], width: int) -> float:
     """Width of the experts that every token takes."""
-    return float(config.get("shared_expert_intermediate_size") or (config.get("n_shared_experts") or 0) * width)
-
-
-def _dtype(config: Mapping[str, Any]) -> str:
-    dtype = config.get("dtype") or config.get("torch_dtype") or "bfloat16"
-    if dtype not in BYTES:
-        raise OptionError("dtype", dtype, ", ".join(BYTES))
-    return str(dtype)
-
-
-def _weight_bytes(config: Mapping[str, Any]) -> float:
-    quantised = config.get("quantization_config")
-    if not quantised:
-        return BYTES[_dtype(config)]
-    method = str(quantised.get("quant_method"))
-    bits = 8 if quantised.get("load_in_8bit") else quantised.get("bits") or BITS.get(method)
-    if bits is None:
-        allowed = f"one that names its bits, or {', '.join(BITS)}"
-        raise OptionError("quantization_config", method, allowed)
-    if not isinstance(bits, int | float) or not bits > 0:
-        raise OptionError("bits of quantization_config", bits, "a number above 0")
-    return float(bits) / 8
+    stated = config.get("shared_expert_intermediate_size") or config.get("shared_intermediate_size")
+    return float(stated or (config.get("n_shared_experts") or 0) * width)
 
 
 def _refuse_partial_attention(config: Mapping[str, Any]) -> None:

@@ -6,13 +6,14 @@ Others were inferred from a cell or two each: the memory of 128e9 bytes, r_eff o
 of table 13 moves, its million tokens and 8 verified pairs a window, the model behind LLMLingua-2, what table 15 charges
 L0 for, and which form a summary's cost has in table 2.
 
-Of 81 cells that come out (tables 2, 7, 8, 13, 15 and 27, section M.2 and the turns at which memory is full; within 1%,
-masking's rows and three more within 5%) 29 are fits, 34 arithmetic on other cells, 18 predictions; and those are not
+Of 80 cells that come out (tables 2, 7, 8, 13, 15 and 27, section M.2 and the turns at which memory is full; within 1%,
+masking's rows and three more within 5%) 29 are fits, 33 arithmetic on other cells, 18 predictions; and those are not
 independent, since batch 32 differs from batch 1 by the same 2.56 s in every row. Of table 18, 12 of 15 eta and all four
-break-evens come out within 1%, with lost lines inferred from printed percentages. What does not come out stands in
-tests/performance_model/test_paper_cells.py and test_ledger.py, with the reason: 538 s for 360K tokens, the snapshot's
-1.22x and 28K, and three eta. Not known: how r_eff follows from what is removed (so it is an input), and why a summary
-costs one thing in table 2 and another in section M.2. No data: the curves of figures 8 and 9, and tables 9, 10 and 19.
+break-evens come out within 1%, two more eta within 5%, with lost lines inferred from printed percentages. What does not
+come out stands in tests/performance_model/test_paper_cells.py and test_ledger.py, with the reason: 538 s for 360K
+tokens, the snapshot's 1.22x and 28K, and one eta. Not known: how r_eff follows from what is removed (so it is an
+input), and why a summary costs one thing in table 2 and another in section M.2. No data: the curves of figures 8 and 9,
+and tables 9, 10 and 19.
 """
 
 from __future__ import annotations

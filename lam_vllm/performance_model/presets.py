@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lam_vllm.errors import OptionError
 from lam_vllm.performance_model.device import Constant, Device, read_device
+from lam_vllm.performance_model.json_file import is_file
 
 _MEASURED = "the paper's table 22, measured on GB10"
 _EXACT = Constant(
@@ -70,6 +71,6 @@ def find_device(name: str) -> Device:
     by_name = {preset.lower(): device for preset, device in PRESETS.items()}
     if name.lower() in by_name:
         return by_name[name.lower()]
-    if Path(name).is_file():
+    if is_file(name):
         return read_device(Path(name))
     raise OptionError("device", name, f"{', '.join(PRESETS)}, or a JSON file that describes one")

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, fields
 
 from lam_vllm.errors import OptionError
-from lam_vllm.performance_model.amount import amount
+from lam_vllm.performance_model.amount import amount, is_number
+from lam_vllm.performance_model.model import Model, same_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class Served:
     """Five coefficients of one model on one engine, one request at a time. They hold for no other model.
 
     Raises:
-        OptionError: a coefficient is not a finite number of at least 0.
+        OptionError: a coefficient is not a finite number of at least 0; `source` is not a text, or empty.
     """
 
     fixed_seconds: float
@@ -29,13 +30,20 @@ class Served:
     """Of a decode step, for each token that it attends to."""
     source: str
     """What was measured, and how far the fit is from it."""
+    model: Model | None = None
+    """Of what it was measured; None: not known, and then it holds for none."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if each.name != "source" and not (number and 0 <= value < math.inf):
+            if each.name not in ("source", "model") and not (is_number(value) and 0 <= value < math.inf):
                 raise OptionError(each.name, value, "a finite number of at least 0")
+        if not isinstance(self.source, str) or not self.source:
+            raise OptionError("source of what was served", self.source, "a text that is not empty")
+
+    def holds_for(self, model: Model) -> bool:
+        """Whether it was measured of a model of these sizes, under whatever name."""
+        return self.model is not None and same_sizes(self.model, model)
 
 
 def prefill_pairs(uncached_tokens: float, cached_tokens: float) -> float:

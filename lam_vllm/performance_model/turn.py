@@ -17,7 +17,8 @@ class TurnCost:
 
     `weights`: reading them in the answer's decode steps, shared over the batch. `prefill`: the part linear in what is
     prefilled. `attention`: of what is prefilled, over its context. `kv_read`: reading the cache in the decode steps.
-    `compaction`: deciding what goes. `reprefill`: prefilling again what lies behind a change.
+    `compaction`: deciding what goes. `reprefill`: prefilling again what lies behind a change. `fixed`: of a request
+    before its first token, whatever is prefilled, where that was measured.
     """
 
     weights: float
@@ -26,6 +27,7 @@ class TurnCost:
     kv_read: float
     compaction: float = 0.0
     reprefill: float = 0.0
+    fixed: float = 0.0
 
     @property
     def total(self) -> float:
@@ -39,8 +41,9 @@ class TurnCost:
 
     @property
     def phi(self) -> float:
-        """Share of the context in a turn that neither compacts nor prefills again (table 7)."""
-        return self.context / (self.weights + self.prefill + self.context)
+        """Share of the context in a turn that neither compacts nor prefills again (table 7); 0 in one without work."""
+        whole = self.fixed + self.weights + self.prefill + self.context
+        return self.context / whole if whole else 0.0
 
     @property
     def ceiling(self) -> float:
@@ -50,7 +53,7 @@ class TurnCost:
     @property
     def ttft(self) -> float:
         """Seconds to the first token, which comes out of the prefill; queues are not counted."""
-        return self.compaction + self.reprefill + self.prefill + self.attention
+        return self.fixed + self.compaction + self.reprefill + self.prefill + self.attention
 
     def __add__(self, other: TurnCost) -> TurnCost:
         return TurnCost(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
@@ -75,6 +78,7 @@ def turn_cost(engine: Engine, prefilled_tokens: float, decoded_tokens: float, co
         prefill=engine.prefill_seconds(prefilled_tokens),
         attention=engine.attention_seconds(accounting.prefill_pairs(prefilled_tokens, decoded_tokens, context_tokens)),
         kv_read=engine.kv_read_seconds(accounting.decode_pairs(decoded_tokens, context_tokens)),
+        fixed=engine.fixed_seconds,
     )
 
 

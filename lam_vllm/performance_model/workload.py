@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from lam_vllm.errors import OptionError
 from lam_vllm.performance_model.amount import amount
 
+MOST_TOKENS, MOST_TURNS = 10**9, 10_000
+"""Of one number of a turn, and of a steady run: far beyond what any model's window holds, and work stays bounded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -19,8 +22,8 @@ class Turn:
     are tokens of the served model; means over turns need not be whole.
 
     Raises:
-        OptionError: a number is negative or not finite; of what arrives more is other, or of the tool output more
-            removed, than there is; something is stale although nothing is removed.
+        OptionError: a number is negative, not finite or above `MOST_TOKENS`; of what arrives more is other, or of the
+            tool output more removed, than there is; something is stale although nothing is removed.
     """
 
     arriving_tokens: float
@@ -31,7 +34,8 @@ class Turn:
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
-            amount(name, getattr(self, name))
+            if amount(name, getattr(self, name)) > MOST_TOKENS:
+                raise OptionError(name, getattr(self, name), f"at most {MOST_TOKENS:,}")
         if self.other_tokens > self.arriving_tokens:
             raise OptionError("other_tokens", self.other_tokens, f"at most the {self.arriving_tokens:g} that arrive")
         if self.removed_tokens > self.observed_tokens:
@@ -70,10 +74,15 @@ def steady_run(
     turn also brings `start_tokens` that are no tool output.
 
     Raises:
-        OptionError: `turns` is not an integer of at least 1; more is decoded than a turn adds; or as `Turn`.
+        OptionError: `turns` is not an integer from 1 to `MOST_TURNS`; a turn adds nothing; more is decoded than a turn
+            adds; or as `Turn`.
     """
     if not isinstance(turns, int) or turns < 1:
         raise OptionError("turns", turns, "an integer of at least 1")
+    if turns > MOST_TURNS:
+        raise OptionError("turns", turns, f"at most {MOST_TURNS:,}; longer turns fill a context in fewer")
+    if not turn_tokens > 0:
+        raise OptionError("turn_tokens", turn_tokens, "a number above 0")
     if not decoded_tokens <= turn_tokens:
         raise OptionError("decoded_tokens", decoded_tokens, f"at most the {turn_tokens:g} that a turn adds")
     stale = turn_tokens - removed_tokens if 0 < removed_tokens <= turn_tokens else 0.0

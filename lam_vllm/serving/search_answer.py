@@ -8,6 +8,9 @@ from pydantic import BaseModel
 
 from lam_vllm.index import Found, Hit
 
+MOST_QUERY_CHARACTERS = 8_192
+"""More than the window of any encoder holds: of a long query the first window counts."""
+
 
 class FoundWindow(BaseModel):
     """Characters `start:end` of a text of tool result number `result`, counted from 1, in message `message`.

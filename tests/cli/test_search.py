@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from lam_vllm.cli import app
 from lam_vllm.commands.search import table
-from lam_vllm.serving.search_answer import SearchAnswer
+from lam_vllm.serving.search_answer import MOST_QUERY_CHARACTERS, SearchAnswer
 from tests.cli.listening import KEY, guarded_by_key, listening
 from tests.serving.fakes import Server, agent_messages
 from tests.serving.searched import BUILD_AGAIN, DATABASE, QUESTION, RESULT, conversation, message_of
@@ -103,6 +103,13 @@ def test_a_question_that_cannot_be_asked_is_one_line_and_exit_code_2(
     told = done.stderr.rstrip("\n").rpartition("\n")[2]  # above it a library says that it loads an encoder
     assert told.startswith("lam-vllm: ") and words in told
     assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize("characters", [0, MOST_QUERY_CHARACTERS + 1])
+def test_a_query_that_a_server_refuses_is_refused_here_too(runs: str, characters: int) -> None:
+    done = search(runs, "x" * characters, "--encoder", "minilm")
+    assert done.exit_code == 2
+    assert f"query: '{characters} characters' is not allowed; allowed: 1 to 8192 characters" in done.stderr
 
 
 @pytest.mark.parametrize("k", ["0", "101", "ten"])

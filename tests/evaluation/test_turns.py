@@ -69,6 +69,19 @@ def test_a_run_that_begins_with_an_answer_has_no_turn_for_it() -> None:
     )
 
 
+def test_an_empty_answer_to_nothing_new_is_no_turn() -> None:
+    """One to something new is: that was prefilled."""
+    run = talk(("user", "hi there"), ("assistant", "a"), ("assistant", ""), ("tool", "b"), ("assistant", ""))
+    assert turns_of(run, NoCompaction(), words) == (Turn(2, 1, other_tokens=2), Turn(1, 0))
+
+
+def test_tool_output_in_user_messages_is_tool_output_when_asked_for() -> None:
+    run = talk(("user", "do it"), ("assistant", "ls"), ("user", "a b c"), ("assistant", "done"))
+    assert turns_of(run, NoCompaction(), words)[1] == Turn(3, 1, other_tokens=3)
+    first, second = turns_of(run, NoCompaction(), words, observations="tool+user")
+    assert (first.other_tokens, second) == (2, Turn(3, 1))
+
+
 def test_turns_hold_what_the_scorer_counts(six_runs: list[Run], count_tokens: Callable[[str], int]) -> None:
     """Up to the last answer: what comes behind it is no turn."""
     method = ProfileMethod("exact", count_tokens)

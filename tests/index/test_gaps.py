@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from threading import Event
@@ -14,11 +15,13 @@ from hypothesis import strategies as st
 
 from lam_vllm.compactor import Compactor
 from lam_vllm.config import Profile, make_config
+from lam_vllm.encoders.pool import EncoderPool
 from lam_vllm.errors import EncoderError
 from lam_vllm.index import Completer, PrefixWindows, build_index
 from lam_vllm.index.gaps import LEAST_CHARACTERS
 from lam_vllm.types import Embedding
 from tests.core.chats import BagOfWords, chats
+from tests.core.fake_encoders import TwoPassBag, noisy_pass
 from tests.index.prefixes import EPS, compactor_of, windows_of
 
 PROFILES: tuple[Profile, ...] = ("guarded", "paper")
@@ -158,6 +161,16 @@ def test_an_encoder_that_fails_is_an_error_and_what_needs_none_is_not_asked_for(
     with pytest.raises(EncoderError):
         completer.complete("", prefix)
     assert completer.complete("", replace(prefix, gaps=())).windows == ()
+
+
+def test_what_was_embedded_quickly_says_how_far_that_may_be_off_and_only_that() -> None:
+    quick = noisy_pass(0.01)
+    with closing(EncoderPool(TwoPassBag(0.01), quick)) as pool:
+        prefix, completer = windows_of(few_tokens("guarded"), CHAT), Completer(pool)
+        assert completer.complete("", prefix).embedding_error == quick.embedding_error > 0
+        assert completer.complete("", replace(prefix, embedding_error=1.0)).embedding_error == 1.0
+        assert completer.complete("", replace(prefix, gaps=())).embedding_error == 0.0
+    assert completed(prefix).embedding_error == 0.0
 
 
 def test_a_text_is_cut_once_however_often_it_comes_again() -> None:

@@ -1,4 +1,4 @@
-"""Devices and models: that constants say where they come from, what a config.json becomes, and what is refused."""
+"""Devices and amounts: that constants say where they come from, and what is refused with its value and the limit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from lam_vllm.errors import InputFileError, OptionError
 from lam_vllm.performance_model.accounting import EXACT, PAPER
@@ -33,7 +31,7 @@ from lam_vllm.performance_model.engine import Engine
 from lam_vllm.performance_model.growth import arrival_next, snapshot_next, snapshot_steady_tokens
 from lam_vllm.performance_model.invalidation import with_breaks
 from lam_vllm.performance_model.model import LLAMA_3_1_8B
-from lam_vllm.performance_model.model_config import find_model, read_model
+from lam_vllm.performance_model.model_config import find_model
 from lam_vllm.performance_model.paper import paper_engine
 from lam_vllm.performance_model.presets import A100_40GB, GB10, H100, H200, PRESETS, find_device
 from lam_vllm.performance_model.schedules import turns_before_wall, wall_budget
@@ -41,64 +39,6 @@ from lam_vllm.performance_model.served import Served, decode_step_seconds, prefi
 from lam_vllm.performance_model.turn import mean, rebuild_seconds, reprefill_seconds, turn_cost
 from lam_vllm.performance_model.workload import Turn, removing, steady_run
 from tests.performance_model.cells import TABLES
-
-DENSE = {
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14_336,
-    "vocab_size": 128_256,
-    "max_position_embeddings": 131_072,
-    "torch_dtype": "bfloat16",
-}
-MIXTRAL = DENSE | {
-    "vocab_size": 32_000,
-    "max_position_embeddings": 32_768,
-    "num_local_experts": 8,
-    "num_experts_per_tok": 2,
-    "sliding_window": None,
-}
-QWEN3_30B = DENSE | {
-    "hidden_size": 2048,
-    "num_hidden_layers": 48,
-    "num_key_value_heads": 4,
-    "head_dim": 128,
-    "intermediate_size": 6144,
-    "moe_intermediate_size": 768,
-    "vocab_size": 151_936,
-    "num_experts": 128,
-    "num_experts_per_tok": 8,
-    "decoder_sparse_step": 1,
-    "mlp_only_layers": [],
-    "sliding_window": 4096,
-    "use_sliding_window": False,
-}
-DEEPSEEK_V3 = DENSE | {
-    "hidden_size": 7168,
-    "num_hidden_layers": 61,
-    "num_attention_heads": 128,
-    "num_key_value_heads": 128,
-    "intermediate_size": 18_432,
-    "moe_intermediate_size": 2048,
-    "vocab_size": 129_280,
-    "kv_lora_rank": 512,
-    "q_lora_rank": 1536,
-    "qk_rope_head_dim": 64,
-    "qk_nope_head_dim": 128,
-    "v_head_dim": 128,
-    "n_routed_experts": 256,
-    "n_shared_experts": 1,
-    "num_experts_per_tok": 8,
-    "first_k_dense_replace": 3,
-    "quantization_config": {"quant_method": "fp8"},
-}
-
-
-def config(folder: Path, values: dict[str, Any]) -> Path:
-    path = folder / "config.json"
-    path.write_text(json.dumps(values), encoding="utf-8")
-    return path
 
 
 @pytest.mark.parametrize("device", PRESETS.values(), ids=lambda device: device.name)
@@ -138,7 +78,26 @@ def test_a_device_survives_its_file(tmp_path: Path) -> None:
         ({"memory_bandwidth": {**GB10.json()["memory_bandwidth"], "value": 0}}, OptionError, "^memory_bandwidth: 0 "),
         ({"hash_rate": {**GB10.json()["hash_rate"], "value": -1.5}}, OptionError, r"^hash_rate: -1\.5 .*above 0"),
         ({"hash_rate": {**GB10.json()["hash_rate"], "kind": "felt"}}, OptionError, "^hash_rate: 'felt' .*measured"),
-        ({"prefill_efficiency": {**GB10.json()["memory"], "value": 1.5}}, OptionError, "^prefill_efficiency: 1.5"),
+        (
+            {"prefill_efficiency": {**GB10.json()["prefill_efficiency"], "value": 1.5}},
+            OptionError,
+            r"^prefill_efficiency: 1\.5",
+        ),
+        (
+            {"memory_bandwidth": {**GB10.json()["memory_bandwidth"], "value": 237.4, "unit": "GB/s"}},
+            OptionError,
+            "^unit of memory_bandwidth: 'GB/s' .*allowed: B/s",
+        ),
+        (
+            {"memory_bandwidth": {**GB10.json()["memory_bandwidth"], "value": 1e-300}},
+            OptionError,
+            "^memory_bandwidth: 1e-300 .*1e-09 to 1e\\+24 B/s",
+        ),
+        ({"hash_rate": {**GB10.json()["hash_rate"], "unit": 7}}, OptionError, "^hash_rate: 7 .*not empty"),
+        ({"hash_rate": {**GB10.json()["hash_rate"], "source": ""}}, OptionError, "^hash_rate: '' .*not empty"),
+        ({"hash_rate": {**GB10.json()["hash_rate"], "source": None}}, OptionError, "^hash_rate: None .*not empty"),
+        ({"name": None}, OptionError, "^name: None .*not empty"),
+        ({"served": []}, InputFileError, "served: expected an object with fixed_seconds"),
     ],
 )
 def test_a_device_that_cannot_be_is_refused(
@@ -150,96 +109,26 @@ def test_a_device_that_cannot_be_is_refused(
         find_device(str(path))
 
 
+@pytest.mark.parametrize("find", [find_model, find_device])
 @pytest.mark.parametrize(
-    ("values", "parameters", "active", "kv_bytes"),
-    [
-        (DENSE, 8.030e9, 8.030e9, 131_072),  # Llama-3.1-8B
-        (MIXTRAL, 46.70e9, 12.88e9, 131_072),  # Mixtral 8x7B
-        (QWEN3_30B, 30.53e9, 3.35e9, 98_304),  # Qwen3-30B-A3B
-        (DEEPSEEK_V3, 671.0e9, 37.55e9, 61 * 576 * 2),  # DeepSeek-V3: 37B active, its input embeddings not counted
-    ],
-    ids=["dense", "experts", "fine experts", "latent attention"],
+    ("text", "words"),
+    [("[" * 100_000, "not a JSON file"), ("{", "not a JSON file"), ("[]", "expected"), ("1" * 2**21, "larger than")],
+    ids=["deep", "cut off", "no object", "large"],
 )
-def test_parameters_are_those_that_are_published(
-    tmp_path: Path, values: dict[str, Any], parameters: float, active: float, kv_bytes: float
+def test_a_file_that_is_no_object_is_refused(
+    tmp_path: Path, find: Callable[[str], object], text: str, words: str
 ) -> None:
-    model = read_model(config(tmp_path, values))
-    assert model.parameters == pytest.approx(parameters, rel=1e-3)
-    assert model.active_parameters == pytest.approx(active, rel=2e-3)
-    assert model.kv_bytes_per_token == kv_bytes
+    path = tmp_path / "config.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputFileError, match=words):
+        find(str(path))
 
 
-def test_llama_3_1_8b_is_its_config(tmp_path: Path) -> None:
-    made = read_model(config(tmp_path, DENSE))
-    assert made.parameters == pytest.approx(LLAMA_3_1_8B.parameters, rel=1e-4)
-    same = ("layers", "attention_width", "kv_bytes_per_token", "window_tokens", "experts")
-    assert all(getattr(made, name) == getattr(LLAMA_3_1_8B, name) for name in same)
-    assert find_model("llama-3.1-8b") is LLAMA_3_1_8B
-
-
-def test_the_served_model_of_the_demo_is_read_from_its_folder() -> None:
-    model = find_model(str(Path(__file__).parents[2] / ".models/smollm2"))
-    assert (model.name, model.parameters, model.window_tokens) == ("smollm2", 134_515_008, 8192)
-
-
-def test_a_quantised_model_reads_fewer_bytes(tmp_path: Path) -> None:
-    four_bits = DENSE | {"quantization_config": {"quant_method": "gptq", "bits": 4}}
-    assert read_model(config(tmp_path, four_bits)).weight_bytes == pytest.approx(8.03e9 / 2, rel=1e-3)
-    assert read_model(config(tmp_path, DEEPSEEK_V3)).weight_bytes == pytest.approx(671e9, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("values", "error", "words"),
-    [
-        (DENSE | {"sliding_window": 4096}, OptionError, "^sliding_window: 4096"),
-        (
-            DENSE | {"layer_types": ["full_attention", "linear_attention"]},
-            OptionError,
-            "^layer_types: 'linear_attention'",
-        ),
-        (DENSE | {"quantization_config": {"quant_method": "new"}}, OptionError, "^quantization_config: 'new'"),
-        (DENSE | {"torch_dtype": "int3"}, OptionError, "^dtype: 'int3'"),
-        ({"hidden_size": 8}, InputFileError, "no num_hidden_layers"),
-        (DENSE | {"hidden_size": None}, InputFileError, "no hidden_size"),
-        (DENSE | {"hidden_size": "wide"}, InputFileError, "hidden_size: 'wide' is not an integer from 1 to "),
-        (DENSE | {"num_attention_heads": 0}, InputFileError, "num_attention_heads: 0 is not an integer from 1 to "),
-        (
-            DENSE | {"num_hidden_layers": True},
-            InputFileError,
-            "num_hidden_layers: True is not an integer from 1 to 10,000",
-        ),
-        (DENSE | {"vocab_size": -1}, InputFileError, "vocab_size: -1 is not an integer from 1 to "),
-        (MIXTRAL | {"num_local_experts": -8}, InputFileError, "num_local_experts: -8 is not an integer from 0 to "),
-        (MIXTRAL | {"num_experts_per_tok": 9}, OptionError, "^experts_per_token: 9 .*at most the 8 experts"),
-        (DENSE | {"torch_dtype": ["bfloat16"]}, InputFileError, "torch_dtype: .* is not a name"),
-        (DENSE | {"layer_types": "full_attention"}, InputFileError, "layer_types: 'full_attention' is not a list"),
-        (DENSE | {"quantization_config": "fp8"}, InputFileError, "quantization_config: 'fp8' is not an object"),
-        (DENSE | {"quantization_config": {"bits": -4}}, OptionError, "^bits of quantization_config: -4 .*above 0"),
-        (DENSE | {"quantization_config": {"bits": "x"}}, OptionError, "^bits of quantization_config: 'x'"),
-    ],
-)
-def test_a_model_that_the_formulas_do_not_hold_for_is_refused(
-    tmp_path: Path, values: dict[str, Any], error: type[Exception], words: str
-) -> None:
-    with pytest.raises(error, match=words):
-        read_model(config(tmp_path, values))
-
-
-KEYS = sorted(DENSE | MIXTRAL | QWEN3_30B | DEEPSEEK_V3)
-ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.lists(st.integers())
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.sampled_from([DENSE, MIXTRAL, QWEN3_30B, DEEPSEEK_V3]), st.sampled_from(KEYS), ANYTHING)
-def test_whatever_a_config_says_it_is_a_model_or_refused(
-    tmp_path: Path, values: dict[str, Any], key: str, value: object
-) -> None:
-    try:
-        model = read_model(config(tmp_path, values | {key: value}))
-    except (InputFileError, OptionError) as error:
-        assert str(error)  # noqa: PT017 - either of two ends
-    else:
-        assert 0 < model.active_parameters <= model.parameters
+@pytest.mark.parametrize("find", [find_model, find_device])
+@pytest.mark.parametrize("name", ["x" * 5_000, "a\0b"], ids=["long", "null"])
+def test_a_name_that_no_file_can_have_is_refused(find: Callable[[str], object], name: str) -> None:
+    with pytest.raises(OptionError):
+        find(name)
 
 
 EXACTLY = Engine(GB10, LLAMA_3_1_8B)
@@ -320,6 +209,10 @@ def test_no_formula_takes_what_is_no_amount(kind: str, value: float) -> None:
         (lambda: Turn(-1, 1), "^arriving_tokens: -1 "),
         (lambda: steady_run(0, 10, 1), "^turns: 0 "),
         (lambda: steady_run(2.5, 10, 1), r"^turns: 2\.5 .*an integer of at least 1"),  # type: ignore[arg-type]
+        (lambda: steady_run(10_001, 10, 1), "^turns: 10001 .*at most 10,000"),
+        (lambda: steady_run(1, 0, 0), "^turn_tokens: 0 .*above 0"),
+        (lambda: steady_run(1, 10, 1, start_tokens=float("nan")), "^arriving_tokens: nan "),
+        (lambda: Turn(1e300, 1), r"^arriving_tokens: 1e\+300 .*at most 1,000,000,000"),
         (lambda: steady_run(1, 10, 11), "^decoded_tokens: 11 .*10 that a turn adds"),
         (lambda: removing([Turn(1, 1)], 1.5), r"^removal: 1\.5 "),
         (lambda: mean([]), "^turns: 0 "),

@@ -30,7 +30,15 @@ from lam_vllm.performance_model.growth import arrival_next, snapshot_next, snaps
 from lam_vllm.performance_model.invalidation import with_breaks
 from lam_vllm.performance_model.model import LLAMA_3_1_8B, Model
 from lam_vllm.performance_model.presets import GB10, PRESETS
-from lam_vllm.performance_model.schedules import admit, in_place, no_compaction, suffix, turns_before_wall, wall_budget
+from lam_vllm.performance_model.schedules import (
+    Costs,
+    admit,
+    in_place,
+    no_compaction,
+    suffix,
+    turns_before_wall,
+    wall_budget,
+)
 from lam_vllm.performance_model.turn import mean, total, turn_cost
 from lam_vllm.performance_model.workload import Turn, removing, steady_run, without_removal
 
@@ -110,7 +118,7 @@ def test_parts_are_the_whole(engine: Engine, run: list[Turn], method: Compaction
     for cost in costs:
         assert cost.total == pytest.approx(sum(astuple(cost)))
         assert cost.total == pytest.approx(
-            cost.weights + cost.prefill + cost.context + cost.compaction + cost.reprefill
+            cost.weights + cost.prefill + cost.context + cost.compaction + cost.reprefill + cost.fixed
         )
         assert all(part >= 0 for part in astuple(cost))
     assert total(costs).total == pytest.approx(sum(cost.total for cost in costs))
@@ -132,6 +140,7 @@ def test_capacity_is_inverse_in_the_batch(engine: Engine, batch: int) -> None:
 
 @given(engines, runs)
 def test_contexts_grow_by_what_stays(engine: Engine, run: list[Turn]) -> None:
+    run = [Turn(1, 0), *run]
     seen = contexts(engine, run, admitted=True)
     grown = 0.0
     for context, turn in zip(seen, run, strict=True):
@@ -162,8 +171,20 @@ def test_a_budget_is_kept(engine: Engine, run: list[Turn], method: Compaction, b
     costs = wall_budget(engine, fit, method, budget)
     assert len(costs) == len(fit)
     plain = no_compaction(engine, fit)
+    assert all(context <= budget * SLACK for context in contexts_seen(engine, fit, costs))
     if sum(turn.arriving_tokens + turn.decoded_tokens for turn in fit) <= budget:
         assert costs == plain, "nothing happens before the budget is hit"
+
+
+def contexts_seen(engine: Engine, run: list[Turn], costs: Costs) -> list[float]:
+    """What the answers' steps were charged for, of every turn that has an answer, in tokens."""
+    per_token = engine.kv_read_seconds(1)
+    own = 0.5 if engine.accounting is EXACT else 0.0  # a step does not read those of the answer that come after it
+    return [
+        cost.kv_read / per_token / turn.decoded_tokens + own * turn.decoded_tokens
+        for turn, cost in zip(run, costs, strict=True)
+        if turn.decoded_tokens
+    ]
 
 
 @settings(deadline=None, max_examples=20)

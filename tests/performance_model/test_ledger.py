@@ -1,8 +1,8 @@
 """The ledger against the paper's printed cells (tests/data/paper_tables.json), and its laws.
 
-Table 15's seconds per event and share of a turn are in test_paper_cells.py. Not reproduced: of table 18's fifteen cells
-three are off by more than 1% with the printed T_obs = 9.07e6 tokens, eta(8) of masking at k = 20 (by 1.4%), k = 10 (a
-cell near 0) and k = 5 (3.1%).
+Table 15's seconds per event and share of a turn are in test_paper_cells.py. Of table 18's fifteen cells twelve come out
+within 1% with the printed T_obs = 9.07e6 tokens, and two within 5%: eta(8) of masking at k = 20 (by 1.4%) and k = 5
+(3.1%). Not reproduced: k = 10, a cell near 0, off by 0.0038.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ LOST_LINES = {
     "masking k=10": 1208,
     "masking k=5": 1686,
 }
-OFF = {("masking k=20", "8"), ("masking k=10", "8"), ("masking k=5", "8")}
+NEAR = {("masking k=20", "8"), ("masking k=5", "8")}
+"""Within 5%, not within 1%."""
+NOT_REPRODUCED = ("masking k=10", "8")
 OUTCOMES = {row["method"]: Outcome(row["rho"], LOST_LINES[row["method"]]) for row in TABLES["table18_eta"]}
 CELLS = [(row["method"], kappa, value) for row in TABLES["table18_eta"] for kappa, value in row["eta"].items()]
 BREAK_EVENS = [(row["method"], row["break_even"]) for row in TABLES["table18_eta"] if row["break_even"]]
@@ -51,8 +53,12 @@ def test_context_gains_of_table_15(row: dict[str, float]) -> None:
 @pytest.mark.parametrize(("method", "kappa", "printed"), CELLS)
 def test_eta_of_table_18(method: str, kappa: str, printed: float) -> None:
     with_printed_tokens = eta(OUTCOMES[method], float(kappa), PRINTED)
-    assert (with_printed_tokens == pytest.approx(printed, rel=0.01)) == ((method, kappa) not in OFF)
-    assert with_printed_tokens == pytest.approx(printed, abs=0.0054)
+    close = with_printed_tokens == pytest.approx(printed, rel=0.01)
+    assert close == ((method, kappa) not in NEAR | {NOT_REPRODUCED})
+    if (method, kappa) == NOT_REPRODUCED:
+        assert abs(with_printed_tokens - printed) == pytest.approx(0.0038, abs=0.00005)
+    else:
+        assert with_printed_tokens == pytest.approx(printed, rel=0.05)
     assert eta(OUTCOMES[method], float(kappa), FITTED) == pytest.approx(printed, abs=0.0001)
 
 

@@ -9,7 +9,14 @@ import pytest
 
 from lam_vllm.performance_model.accounting import EXACT, PAPER
 from lam_vllm.performance_model.break_even import break_even
-from lam_vllm.performance_model.compaction import nothing, shared_lines
+from lam_vllm.performance_model.capacity import contexts
+from lam_vllm.performance_model.compaction import (
+    near_duplicates,
+    near_duplicates_then_lines,
+    nothing,
+    repeated_lines,
+    shared_lines,
+)
 from lam_vllm.performance_model.device import Constant
 from lam_vllm.performance_model.engine import Engine
 from lam_vllm.performance_model.forecast import comparable, forecast, forecast_nothing, full_turn, mean_growth_tokens
@@ -33,17 +40,17 @@ SMALL = Model("small", 50, 50, layers=1, attention_width=1, kv_bytes_per_token=1
 """100 FLOP and 4 more for each pair of a token; weights of 100 bytes."""
 
 
-def constant(value: float) -> Constant:
-    return Constant(value, "1", "a test", "estimated")
+def constant(value: float, unit: str = "1") -> Constant:
+    return Constant(value, unit, "a test", "estimated")
 
 
 ROUND = replace(
     GB10,
-    memory_bandwidth=constant(100),
-    matrix_rate=constant(200),
+    memory_bandwidth=constant(100, "B/s"),
+    matrix_rate=constant(200, "FLOP/s"),
     prefill_efficiency=constant(0.5),
-    memory=constant(100_000),
-    exact_rate=constant(10),
+    memory=constant(100_000, "B"),
+    exact_rate=constant(10, "tok/s"),
 )
 """A step reads the weights in 1 s and a token's cache in 0.1 s; a token is prefilled in 1 s, a pair takes 0.04 s."""
 ENGINE = Engine(ROUND, SMALL)
@@ -62,6 +69,19 @@ def test_a_turn_by_hand() -> None:
 def test_a_short_prefill_takes_as_long_as_reading_the_weights() -> None:
     assert turn_cost(ENGINE, 0.25, 1, 30).prefill == 1
     assert turn_cost(replace(ENGINE, accounting=PAPER), 0.25, 1, 30).prefill == 0.25
+
+
+def test_an_engine_prefills_at_least_one_token() -> None:
+    """All of 8 goes, or nothing arrives: of the cache the last token is prefilled again, and the context is as long."""
+    run = (Turn(10, 2), Turn(8, 2, removed_tokens=8, stale_tokens=2), Turn(0, 2))
+    costs = admit(ENGINE, run, nothing)
+    assert [cost.prefill for cost in costs] == [10, 1, 1]
+    assert contexts(ENGINE, run, admitted=True) == [12, 14, 16]
+    assert costs[1].attention == pytest.approx(0.04 * (14 - 2 - 0.5))
+    (alone,) = admit(ENGINE, (Turn(0, 0),), nothing)
+    assert alone.prefill == 1 and alone.total == pytest.approx(1.02) and 0 < alone.phi < 1
+    (paper,) = admit(replace(ENGINE, accounting=PAPER), (Turn(0, 0),), nothing)
+    assert paper.total == paper.phi == 0 and paper.ceiling == 1
 
 
 def test_schedules_by_hand() -> None:
@@ -94,6 +114,13 @@ def test_who_looks_at_what() -> None:
     assert [cost.compaction for cost in wall_every_turn(ENGINE, RUN, shared_lines)] == [0, 1.2, 1.8]
     told = (Turn(10, 2, other_tokens=10), *RUN[1:])
     assert [cost.compaction for cost in admit(ENGINE, told, shared_lines)] == [0, 0.8, 0.5]
+
+
+def test_near_duplicates_and_then_lines_are_both() -> None:
+    """Slow hashing, so that the lines are no rounding of the encoder's time."""
+    slow = replace(ENGINE, device=replace(ROUND, hash_rate=constant(368, "B/s")))
+    assert repeated_lines(slow, 100) == pytest.approx(1)
+    assert near_duplicates_then_lines(slow, 100) == pytest.approx(near_duplicates(slow, 100) + 1)
 
 
 def test_a_budget_by_hand() -> None:

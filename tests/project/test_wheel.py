@@ -12,11 +12,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+KERNELS = ("codec_decode", "codec_encode", "l2_verify", "quantize_bands")
 FIND = """
 from lam_vllm.resources import resource
 for kind in ("configs", "kernels"):
     folder = resource(kind)
-    print(folder, *sorted(path.name for path in folder.iterdir()))
+    print(folder, *sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")))
+from lam_vllm.encoders.profile import read_profile
+from lam_vllm.search.basis import read_basis
+print(*read_basis(read_profile("minilm").basis, 384).shape)
 """
 
 
@@ -45,14 +49,16 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_finds_its_configs_and_kernels(installed: Path) -> None:
-    configs, kernels = run(installed / "bin" / "python", "-c", FIND, cwd=installed).splitlines()
-    assert configs.startswith(str(installed)) and "encoders" in configs.split()
-    assert kernels.startswith(str(installed)) and "README.md" in kernels.split()
+    configs, kernels, basis = run(installed / "bin" / "python", "-c", FIND, cwd=installed).splitlines()
+    assert configs.startswith(str(installed)) and "encoders/minilm.yaml" in configs.split()
+    sources = {*(f"{name}.cu" for name in KERNELS), "include/lam/base.h", "include/lam/scan.h"}
+    assert kernels.startswith(str(installed)) and sources <= set(kernels.split())
+    assert basis == "64 384"
 
 
 def test_the_wheel_brings_the_command(installed: Path) -> None:
     help_text = run(installed / "bin" / "lam-vllm", "--help", cwd=installed)
-    commands = ("analyze", "compact", "doctor", "eval", "inspect", "replay", "serve")
+    commands = ("analyze", "calibrate", "compact", "doctor", "eval", "inspect", "model", "replay", "search", "serve")
     assert all(command in help_text for command in commands)
 
 

@@ -13,6 +13,7 @@ from lam_vllm.bound import delta_of
 from lam_vllm.evaluation.baselines.windowed import WindowedRun
 from lam_vllm.ops.reference import l2_distances
 from lam_vllm.search import BandedSearch, ExhaustiveSearch, verify
+from lam_vllm.search.banded import BAND_COORDINATES, EPS_OVER_SIGMA
 from lam_vllm.types import Embedding
 from tests.search.made import mixed_rows, unit
 
@@ -104,3 +105,17 @@ def test_on_a_recorded_run_its_matches_are_matches_and_exhaustive_search_finds_n
             assert exact is not None
             assert exact.representative <= banded.representative
     assert found >= 10, "the run has near windows"
+
+
+def test_the_papers_setting_is_the_default() -> None:
+    """r = 4 and eps over sigma = 0.2: coordinates in steps of 0.4 sigma, four to a band."""
+    dimension = 64
+    sigma = 1 / sqrt(dimension)
+    assert (EPS_OVER_SIGMA, BAND_COORDINATES) == (0.2, 4)
+    row, query = np.full(dimension, 1.01 * sigma, np.float32), np.full(dimension, 1.35 * sigma, np.float32)
+    # 1.01 and 1.35 are both 3 steps of 0.4 (from 1.0 to 1.4), and 5 and 7 of 0.2.
+    assert BandedSearch(dimension).agreeing(row[None], query).all()
+    assert not BandedSearch(dimension, eps_over_sigma=0.1).agreeing(row[None], query).any()
+    row[:dimension:BAND_COORDINATES] = 0.1 * sigma  # one coordinate of each band
+    assert not BandedSearch(dimension).agreeing(row[None], query).any()
+    assert BandedSearch(dimension, band_coordinates=3).agreeing(row[None], query).any()

@@ -19,7 +19,7 @@ from lam_vllm.config import make_config
 from lam_vllm.encoders.base import BatchEncoder
 from lam_vllm.errors import EncoderError, WorkerLostError
 from lam_vllm.serving.limits import Limits
-from lam_vllm.serving.routes.search import MOST_QUERY_CHARACTERS
+from lam_vllm.serving.search_answer import MOST_QUERY_CHARACTERS
 from lam_vllm.stores import StoreError, StoreSettings
 from lam_vllm.worker import Setup, WorkerClient
 from lam_vllm.worker.jobs import Answer, Job

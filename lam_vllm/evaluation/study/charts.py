@@ -26,8 +26,10 @@ DPI = 160
 LABEL_GAP = 0.055
 """How far two names must lie apart in height, as a share of the chart's, unless `LABEL_WIDTH` lies between them."""
 LABEL_WIDTH = 0.25
-INK_GAP, INK_STEPS = 0.005, 50
-"""What is this near a line's end is the line itself; so many samples of each piece of a line show where it lies."""
+CHARACTER_WIDTH = 0.012
+"""Of a name, as a share of the chart's width."""
+INK_GAP, INK_SAMPLES = 0.005, 1_000
+"""What is this near a line's end is the line itself; about so many samples of a line show where it lies."""
 MARKED_POINTS = 24
 """Of a line with more points so many carry a mark, evenly spread; the line goes through all."""
 
@@ -157,7 +159,8 @@ def _name_ends(ax: Axes, ends: list[tuple[str, float, float, str]], levels: Sequ
     placed: list[tuple[float, float]] = []
     for (across, end), (name, x, _, colour) in sorted((tuple(to_share.transform(end[1:3])), end) for end in ends):
         aside = [up for other, up in placed if abs(across - other) < LABEL_WIDTH]
-        under = ink[(ink[:, 0] > across + INK_GAP) & (ink[:, 0] < across + LABEL_WIDTH), 1]
+        right = across + 2 * INK_GAP + CHARACTER_WIDTH * len(name)
+        under = ink[(ink[:, 0] > across + INK_GAP) & (ink[:, 0] < right), 1]
         free = [height for height in _heights(end) if all(abs(height - up) >= LABEL_GAP for up in aside)]
         clear = (height for height in free if not (abs(under - height) < LABEL_GAP / 2).any())
         height = next(clear, free[0] if free else end)  # a full chart has names on top of one another
@@ -181,9 +184,14 @@ def _ink(ax: Axes, levels: Sequence[float]) -> NDArray[np.float64]:
     corners = [to_share.transform(line.get_xydata()) for line in ax.get_lines() if line.get_marker() == "o"]
     heights = [to_share.transform((ax.get_xlim()[0], level))[1] for level in levels]
     corners += [np.array([[0.0, height], [1.0 + LABEL_WIDTH, height]]) for height in heights]
-    steps = np.linspace(0.0, 1.0, INK_STEPS)[:, None, None]
-    sampled = [(each[:-1] + steps * np.diff(each, axis=0)).reshape(-1, 2) for each in corners]
-    return np.concatenate(sampled) if sampled else np.empty((0, 2))
+    return np.concatenate([np.empty((0, 2)), *map(_sampled, corners)])
+
+
+def _sampled(corners: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Points of the pieces between (corners, [x, y]), evenly spread in each."""
+    steps = np.linspace(0.0, 1.0, max(2, INK_SAMPLES // len(corners)))[:, None, None]
+    between: NDArray[np.float64] = corners[:-1] + steps * np.diff(corners, axis=0)
+    return between.reshape(-1, 2)
 
 
 def _heights(end: float) -> list[float]:

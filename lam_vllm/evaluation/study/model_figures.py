@@ -151,7 +151,7 @@ def _memory(modelled: Modelled) -> Figure:
     at = ax.get_yaxis_transform()
     ax.annotate(f"{what}: {most:,.0f} tokens", (0, most), (4, 3), at, "offset points", fontsize=8.5, color=GREY)
     lines = [_over_turns(name, sizes) for name, sizes in modelled.cached_tokens.items()]
-    draw_lines(ax, lines, lambda axes: axes.set_ylim(0, 1.15 * max(most, axes.dataLim.ymax)), levels=(most,))
+    draw_lines(ax, lines, _with_room_above, levels=(most,))
     ax.yaxis.set_major_formatter("{x:,.0f}")
     about = f"How full the cache is\n{_where(engine)}, batch {engine.batch}"
     title(ax, about, _turns_axis(modelled), "tokens of one request")
@@ -168,6 +168,11 @@ def _turns_axis(modelled: Modelled) -> str:
 
 def _where(engine: Engine) -> str:
     return f"{engine.model.name} on {engine.device.name}, accounting {engine.accounting.name}"
+
+
+def _with_room_above(ax: Axes) -> None:
+    """For the name of a level that lies across the chart's top."""
+    ax.set_ylim(0, 1.15 * ax.dataLim.ymax)
 
 
 def _log_seconds(ax: Axes) -> None:

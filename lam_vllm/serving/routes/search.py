@@ -12,14 +12,12 @@ from lam_vllm.errors import EncoderError, OptionError, WorkerLostError
 from lam_vllm.index import Found
 from lam_vllm.serving.routes.asked import Asked, Messages, in_lane, options_of, salt_of, service_of, store_ill
 from lam_vllm.serving.routes.bounded import AsciiResponse
-from lam_vllm.serving.search_answer import answer_of
+from lam_vllm.serving.search_answer import MOST_QUERY_CHARACTERS, answer_of
 from lam_vllm.serving.service import Service
 from lam_vllm.stores import StoreError
 from lam_vllm.worker import WorkerCompactor
 
 MOST_HITS = 100
-MOST_QUERY_CHARACTERS = 8_192
-"""More than the window of any encoder holds: of a long query the first window counts."""
 MOST_DIGEST_CHARACTERS = 128
 
 _NO_ENCODER = "a search needs an encoder: pip install 'lam-vllm[encoder]' and start the server with --lam-encoder"

@@ -48,7 +48,10 @@ class EncoderStatus(BaseModel):
 
 
 class StoreStatus(BaseModel):
-    """Where removed text is kept. `kept` is what applies to a request that says nothing; `url` is without password."""
+    """Where removed text is kept.
+
+    `kept` is what applies to a request that is compacted and says nothing of it; `url` is without password.
+    """
 
     kept: bool
     kind: Literal["memory", "sqlite", "redis"]
@@ -61,7 +64,7 @@ class StoreStatus(BaseModel):
 class IndexStatus(BaseModel):
     """What can be searched later, kept where removed text is, or in the worker's memory where the store is memory.
 
-    `kept` is what applies to a request that says nothing.
+    `kept` is what applies to a request that is compacted and says nothing of it.
     """
 
     kept: bool
