@@ -85,7 +85,7 @@ def test_times_run_from_sending_to_the_first_text_and_from_text_to_text(server: 
     client = Client(server.url)
     for timing in probe(client, served_model(client), LONGEST, rounds=1):
         assert timing.ttft_seconds >= 0.01 + 2e-6 * timing.uncached_tokens
-        assert timing.step_seconds >= 0.002
+        assert timing.step_seconds >= 0.001  # half: who is told late of the first text sees the others sooner
 
 
 def test_an_engine_gives_rates_of_its_own_in_place_of_the_machines(server: StandIn) -> None:
