@@ -86,7 +86,7 @@ def _slow_compactor(report: Report) -> Caveat:
     if needed is None:
         text = f"{name} removes nothing that would save time: no compactor is fast enough, and this one takes "
         return Caveat("slow compactor", True, f"{text}{spent:.3g} s a turn.")
-    tested = _tested_tokens(report)
+    tested = _examined_tokens(report)
     rate = tested / spent if spent else float("inf")
     return Caveat(
         "slow compactor",
@@ -159,7 +159,7 @@ def _schedule(report: Report) -> Caveat:
     )
 
 
-def _tested_tokens(report: Report) -> float:
+def _examined_tokens(report: Report) -> float:
     """Per turn, over the turns that were forecast."""
     accounting = report.engine.accounting
     turns = [
@@ -167,4 +167,4 @@ def _tested_tokens(report: Report) -> float:
         for run, costs in zip(report.first.runs, report.of_first("admit").costs, strict=True)
         for turn in run[: len(costs)]
     ]
-    return sum(map(accounting.tested_tokens, turns)) / len(turns)
+    return sum(map(accounting.examined_tokens, turns)) / len(turns)

@@ -47,7 +47,7 @@ class PaperAccounting:
         """Cached tokens that the answer's steps read: each the whole context."""
         return decoded_tokens * context_tokens
 
-    def tested_tokens(self, turn: Turn) -> float:
+    def examined_tokens(self, turn: Turn) -> float:
         """What a compactor that tests each arrival looks at: all that the turn adds before removal (Delta)."""
         return turn.arriving_tokens + turn.decoded_tokens
 
@@ -87,7 +87,7 @@ class ExactAccounting:
         """Each step reads what stands before it."""
         return decoded_tokens * (context_tokens - decoded_tokens / 2)
 
-    def tested_tokens(self, turn: Turn) -> float:
+    def examined_tokens(self, turn: Turn) -> float:
         """Tool output."""
         return turn.observed_tokens
 

@@ -47,7 +47,7 @@ def break_even(engine: Engine, runs: Runs, compaction: Compaction) -> BreakEven:
     paid = plain.total - _mean(admit(engine, run, compaction) for run in runs).total
     broken = _broken_prefix_seconds(engine, runs, compaction)
     turns = list(chain.from_iterable(runs))
-    tested = sum(map(engine.accounting.tested_tokens, turns)) / len(turns)
+    tested = sum(map(engine.accounting.examined_tokens, turns)) / len(turns)
     return BreakEven(
         removal=break_even_removal(engine, runs, compaction),
         tokens_per_second=tested / saved if saved > 0 and tested else None,

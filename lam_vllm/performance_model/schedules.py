@@ -31,7 +31,7 @@ def admit(engine: Engine, run: Sequence[Turn], compaction: Compaction) -> Costs:
     """
     costs, cached = [], 0.0
     for turn in run:
-        tested = engine.accounting.tested_tokens(turn)
+        tested = engine.accounting.examined_tokens(turn)
         costs.append(with_extra(_cost(engine, cached, turn, admitted=True), compaction(engine, tested)))
         cached += turn.growth_tokens
     return tuple(costs)
@@ -45,7 +45,7 @@ def suffix(engine: Engine, run: Sequence[Turn], compaction: Compaction) -> Costs
     """
     costs, cached, stale = [], 0.0, 0.0
     for turn in run:
-        tested = compaction(engine, engine.accounting.tested_tokens(turn))
+        tested = compaction(engine, engine.accounting.examined_tokens(turn))
         costs.append(_after_prefill(engine, cached, turn, tested, min(stale, cached)))
         cached += turn.growth_tokens
         stale = turn.stale_tokens
@@ -58,7 +58,7 @@ def in_place(engine: Engine, run: Sequence[Turn], compaction: Compaction) -> Cos
     Raises:
         OptionError: a turn's context cannot be.
     """
-    return _rebuilt_every_turn(engine, run, lambda _, turn: compaction(engine, engine.accounting.tested_tokens(turn)))
+    return _rebuilt_every_turn(engine, run, lambda _, turn: compaction(engine, engine.accounting.examined_tokens(turn)))
 
 
 def wall_every_turn(engine: Engine, run: Sequence[Turn], compaction: Compaction) -> Costs:

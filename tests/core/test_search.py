@@ -13,22 +13,9 @@ from lam_vllm.encoders.two_pass import MARGIN_COS
 from lam_vllm.ops.reference import l2_distances
 from lam_vllm.search import ExhaustiveSearch, verify, verify_near
 from lam_vllm.types import Candidate, Embedding, Match
+from tests.search.made import near_threshold, unit
 
 THRESHOLDS = (0.5, 0.9, 0.95, 0.99, 0.9999, 1.0)
-
-
-def _unit(vectors: NDArray[np.float64]) -> Embedding:
-    unit: Embedding = (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
-    return unit
-
-
-def _near_threshold(rng: np.random.Generator, query: Embedding, threshold_cos: float, count: int) -> Embedding:
-    """Rows whose cosine with the query is the threshold, give or take 1e-8 to 1e-3."""
-    side = rng.standard_normal((count, query.shape[0]))
-    side -= np.outer(side @ query, query)
-    side /= np.linalg.norm(side, axis=1, keepdims=True)
-    cosines = np.clip(threshold_cos + rng.choice([-1, 1], count) * 10.0 ** rng.uniform(-8, -3, count), -1, 1)
-    return _unit(cosines[:, None] * query + np.sqrt(1 - cosines**2)[:, None] * side)
 
 
 def _brute_force(rows: Embedding, eligible: NDArray[np.bool_], query: Embedding, radius: float) -> Match | None:
@@ -48,9 +35,9 @@ def _brute_force(rows: Embedding, eligible: NDArray[np.bool_], query: Embedding,
 )
 def test_search_and_verification_equal_brute_force(seed: int, dimension: int, count: int, threshold_cos: float) -> None:
     rng = np.random.default_rng(seed)
-    query = _unit(rng.standard_normal(dimension))
-    far = _unit(rng.standard_normal((count, dimension)))
-    near = _near_threshold(rng, query, threshold_cos, count) if dimension > 1 else far
+    query = unit(rng.standard_normal(dimension))
+    far = unit(rng.standard_normal((count, dimension)))
+    near = near_threshold(rng, query, threshold_cos, count) if dimension > 1 else far
     rows = rng.permutation(np.concatenate([far, near, query[None]]))
     eligible = rng.random(len(rows)) < 0.7
     radius = delta_of(threshold_cos)
@@ -69,14 +56,14 @@ def test_search_and_verification_equal_brute_force(seed: int, dimension: int, co
 
 
 def test_pairs_clearly_below_the_threshold_are_ruled_out() -> None:
-    query = _unit(np.array([1.0, 0.0]))
-    rows = _unit(np.array([[0.9498, np.sqrt(1 - 0.9498**2)], [0.9502, np.sqrt(1 - 0.9502**2)]]))
+    query = unit(np.array([1.0, 0.0]))
+    rows = unit(np.array([[0.9498, np.sqrt(1 - 0.9498**2)], [0.9502, np.sqrt(1 - 0.9502**2)]]))
     assert ExhaustiveSearch().propose(rows, np.ones(2, np.bool_), query, 0.95) == [Candidate(1)]
 
 
 def test_a_candidate_beyond_the_radius_is_no_match() -> None:
-    query = _unit(np.array([1.0, 0.0]))
-    rows = _unit(np.array([[0.0, 1.0], [1.0, 0.1]]))
+    query = unit(np.array([1.0, 0.0]))
+    rows = unit(np.array([[0.0, 1.0], [1.0, 0.1]]))
     assert verify([Candidate(0)], rows, query, 0.3).match is None
     match = verify([Candidate(1), Candidate(0)], rows, query, 0.3).match
     assert match is not None
@@ -85,22 +72,22 @@ def test_a_candidate_beyond_the_radius_is_no_match() -> None:
 
 
 def test_the_lowest_index_wins_over_the_nearest() -> None:
-    query = _unit(np.array([1.0, 0.0]))
-    rows = _unit(np.array([[1.0, 0.2], [1.0, 0.0]]))
+    query = unit(np.array([1.0, 0.0]))
+    rows = unit(np.array([[1.0, 0.2], [1.0, 0.0]]))
     match = verify([Candidate(1), Candidate(0)], rows, query, 0.3).match
     assert match is not None
     assert match.representative == 0
 
 
 def test_a_distance_equal_to_the_radius_is_a_match() -> None:
-    rows, query = _unit(np.array([[1.0, 0.2]])), _unit(np.array([1.0, 0.0]))
+    rows, query = unit(np.array([[1.0, 0.2]])), unit(np.array([1.0, 0.0]))
     radius = float(l2_distances(rows, query)[0])
     assert verify([Candidate(0)], rows, query, radius).match == Match(0, radius)
     assert verify([Candidate(0)], rows, query, float(np.nextafter(radius, 0))).match is None
 
 
 def test_threshold_one_accepts_identical_vectors_only() -> None:
-    query = _unit(np.random.default_rng(3).standard_normal(384))
+    query = unit(np.random.default_rng(3).standard_normal(384))
     almost = query.copy()
     almost[7] = np.nextafter(almost[7], np.float32(1))
     rows = np.stack([almost, query])
@@ -129,11 +116,11 @@ def test_inexact_embeddings_decide_as_canonical_ones_do(
     seed: int, dimension: int, count: int, threshold_cos: float, error: float
 ) -> None:
     rng = np.random.default_rng(seed)
-    query = _unit(rng.standard_normal(dimension))
-    spread = _unit(rng.standard_normal((count, dimension)))
-    rows = rng.permutation(np.concatenate([spread, _near_threshold(rng, query, threshold_cos, count), query[None]]))
-    moved_rows = _unit(rows + error * rng.standard_normal(rows.shape) / np.sqrt(dimension))
-    moved_query = _unit(query + error * rng.standard_normal(dimension) / np.sqrt(dimension))
+    query = unit(rng.standard_normal(dimension))
+    spread = unit(rng.standard_normal((count, dimension)))
+    rows = rng.permutation(np.concatenate([spread, near_threshold(rng, query, threshold_cos, count), query[None]]))
+    moved_rows = unit(rows + error * rng.standard_normal(rows.shape) / np.sqrt(dimension))
+    moved_query = unit(query + error * rng.standard_normal(dimension) / np.sqrt(dimension))
     cosines = moved_rows.astype(np.float64) @ moved_query - rows.astype(np.float64) @ query
     band = float(np.abs(cosines).max()) + MARGIN_COS
     asked: list[int] = []
@@ -160,8 +147,8 @@ def test_inexact_embeddings_decide_as_canonical_ones_do(
 
 
 def test_a_pair_outside_the_band_needs_no_canonical_embedding() -> None:
-    query = _unit(np.array([1.0, 0.0]))
-    rows = _unit(np.array([[0.9, np.sqrt(1 - 0.81)], [0.98, np.sqrt(1 - 0.98**2)]]))
+    query = unit(np.array([1.0, 0.0]))
+    rows = unit(np.array([[0.9, np.sqrt(1 - 0.81)], [0.98, np.sqrt(1 - 0.98**2)]]))
 
     def never(index: int) -> float:
         raise AssertionError(f"pair {index} was decided anew")
@@ -174,7 +161,7 @@ def test_a_pair_outside_the_band_needs_no_canonical_embedding() -> None:
 
 @pytest.mark.parametrize("rows", [0, 3])
 def test_nothing_eligible_means_no_candidates_and_no_match(rows: int) -> None:
-    query = _unit(np.ones(384))
+    query = unit(np.ones(384))
     matrix = np.repeat(query[None], rows, axis=0)
     candidates = ExhaustiveSearch().propose(matrix, np.zeros(rows, np.bool_), query, 0.95)
     assert candidates == []
